@@ -210,6 +210,10 @@ class GpuFacts(TypedDict):
     """CUDA release that the driver supports: 1000 * major + 10 * minor."""
     compute_capability: tuple[int, int]
     """Major, minor."""
+    multiprocessors: int
+    """SMs of the device."""
+    can_copy_permutes: bool
+    """Whether copies can carry permutes, with the puts asked for. If not, they must be kernels in all processes."""
     free_bytes: int
     """Free memory of the device."""
 
@@ -704,16 +708,26 @@ class GpuPlugin:
           RuntimeError: the plugin returned an error.
         """
 
-def gpu_open(nvshmem_candidates: list[str], device: int, cuda_library: str = "libcuda.so.1") -> GpuFacts:
+def gpu_open(
+    nvshmem_candidates: list[str],
+    device: int,
+    cuda_library: str = "libcuda.so.1",
+    *,
+    puts: str = "driver",
+    permute: str = "auto",
+) -> GpuFacts:
     """Opens the CUDA driver, a device and NVSHMEM. Does not join an NVSHMEM world.
 
     Args:
       nvshmem_candidates: paths or sonames of NVSHMEM's host library, in the order to try.
       device: CUDA ordinal.
       cuda_library: the driver's library.
+      puts, permute: as of :func:`gpu_start`.
 
     Raises:
-      RuntimeError: one of the three is missing or too old. The message says what to install.
+      RuntimeError: one of the three is missing or too old, or the driver cannot do what ``puts`` or ``permute`` ask
+        for. The message says what to install or to set.
+      ValueError: ``puts`` or ``permute`` is unknown.
     """
 
 def gpu_load_kernels(kernels: bytes) -> None:
@@ -742,6 +756,7 @@ def gpu_start(
     deadline_s: float,
     *,
     permute: str = "auto",
+    multiprocessors: int = 0,
     multimem: bool = False,
     timed: bool = False,
 ) -> int:
@@ -757,6 +772,8 @@ def gpu_start(
       puts: ``"nvshmem"`` or ``"driver"``.
       deadline_s: seconds after which an unfinished transfer fails the job, counted from when the GPU starts it.
       permute: what carries permutes, as of option ``gpu_permute``. Equal on all PEs.
+      multiprocessors: SMs of the smallest GPU of the world, which limit the blocks of kernels; 0: this GPU's. Equal on
+        all PEs.
       multimem: whether to look for multicast memory, for :func:`gpu_use_multimem`. Equal on all PEs.
       timed: whether to measure on the device when collectives begin and end, for :func:`gpu_observe`.
 

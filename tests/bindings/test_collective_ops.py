@@ -19,9 +19,7 @@ PART_TARGETS = {
     )
 }
 GPU_PART_TARGETS = {
-    f"xla_shmem.{name}_parts{ending}"
-    for name in ("reduce_scatter", "all_gather", "all_to_all", "collective_permute")
-    for ending in ("", "_uncaptured")
+    f"xla_shmem.{name}_parts" for name in ("reduce_scatter", "all_gather", "all_to_all", "collective_permute")
 }
 #: Of the calls around collectives of the default backend (hlo/rewrite/marks.h).
 MARK_TARGETS = {"xla_shmem.begin", "xla_shmem.end"}

@@ -50,8 +50,7 @@ def participants(module: Module) -> list[list[int]]:
 def test_an_op_becomes_calls_and_a_collective_between_domains(divided: Run, op: str, place: str) -> None:
     module = divided.dump[f"{op}_across_{place}"]
     before, behind = CALLS[op]
-    ending = "_uncaptured" if place == "in_a_loop" else ""
-    targets = [f"xla_shmem.{target}{ending}" for target in before + behind]
+    targets = [f"xla_shmem.{target}" for target in before + behind]
     found = [call.target.replace("m.broadcast", "m.collective_broadcast") for call in ours(module)]
     assert found == targets
     assert len({thunk.kind for thunk in module.thunks} & COLLECTIVES) == 1

@@ -19,7 +19,7 @@ from xla_shmem import _core
 from xla_shmem.gpu import libraries
 from xla_shmem.gpu.process_facts import GpuFacts, ProcessFacts
 from xla_shmem.options import Options, resolve
-from xla_shmem.runtime.gpu_job import GpuJob, Runtime
+from xla_shmem.runtime.gpu_job import GpuJob, OpenGpu, Runtime
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "gpu_emulated" / "processes"))
 from file_store import FileStore
@@ -33,9 +33,9 @@ class BootstrapOnly(Runtime):
     def facts(self, ordinals: Sequence[int] | None) -> ProcessFacts:  # type: ignore[override]
         return ProcessFacts("one host", (GpuFacts(f"0000:0{PROCESS}:00.0", switch_links=18),))
 
-    def open(self, options: Options, ordinal: int, cuda: int) -> int:
-        _core.gpu_open(libraries.nvshmem(13, None).paths, 0, cuda_library=sys.argv[4])
-        return 80 << 30
+    def open(self, options: Options, ordinal: int, cuda: int) -> OpenGpu:
+        found = _core.gpu_open(libraries.nvshmem(13, None).paths, 0, cuda_library=sys.argv[4])
+        return OpenGpu(80 << 30, 132, found["can_copy_permutes"])
 
     def start(self, **arguments: Any) -> int:  # type: ignore[override]
         if PROCESS != 0 and os.fork() == 0:

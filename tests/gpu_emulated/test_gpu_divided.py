@@ -20,7 +20,7 @@ PARTS: dict[str, tuple[str, list[str], int, int]] = {
     "one": _SUM,
     "largest": _SUM,
     "beside": _SUM,
-    "loop": ("all-reduce", ["all_gather_parts_uncaptured", "reduce_scatter_parts_uncaptured"], 6, 3),
+    "loop": ("all-reduce", ["all_gather_parts", "reduce_scatter_parts"], 6, 3),
     "gather": ("all-gather", ["all_gather_parts"], 1, 1),
     "scatter": ("reduce-scatter", ["reduce_scatter_parts"], 1, 1),
     "exchange": ("all-to-all", ["all_to_all_parts"], 1, 1),

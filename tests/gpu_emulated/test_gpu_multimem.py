@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(300)
 #: On the GPUs that have it jax 0.12.0.1 makes small all-reduces a kernel of its own.
 _APART = "--xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false"
 
-_LAUNCH = re.compile(r"cuLaunchKernel (switch_reduction|collective) ")
+_LAUNCH = re.compile(r"cuLaunchKernel(?:Ex)? (switch_reduction|move|reduce) ")
 
 
 def _launches(
@@ -44,7 +44,7 @@ def test_the_switch_reduces_for_all_gpus_and_the_kernel_the_rest(
     launches, output = _launches(emulator, tmp_path, ranks, NO_GRAPH_FLAGS)
     rest = len(BESIDE_IT) + (len(OF_SOME) if ranks > 2 else 0)
     runs = ranks * ROUNDS
-    assert launches == {"switch_reduction": runs * len(IN_SWITCH), "collective": runs * rest}
+    assert launches == {"switch_reduction": runs * len(IN_SWITCH), "reduce": runs * rest}
     assert "has no multicast memory" not in output
 
 
@@ -65,5 +65,5 @@ def test_without_nvlink_sharp_the_log_says_so_and_the_kernel_reduces(
     emulator: Emulator, tmp_path: Path, without: dict[str, str]
 ) -> None:
     launches, output = _launches(emulator, tmp_path, 2, NO_GRAPH_FLAGS, **without)
-    assert launches == {"collective": 2 * ROUNDS * (len(IN_SWITCH) + len(BESIDE_IT))}
+    assert launches == {"reduce": 2 * ROUNDS * (len(IN_SWITCH) + len(BESIDE_IT))}
     assert output.count("XLA_SHMEM_GPU_REDUCE=multimem: process 0 has no multicast memory") == 1

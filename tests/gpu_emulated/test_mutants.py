@@ -46,11 +46,6 @@ MUTANTS = {
         "  Check(cuda_->stream_batch_mem_op(",
         "  std::swap(batch.front(), batch.back());\n  Check(cuda_->stream_batch_mem_op(",
     ),
-    "a graph resets a word before it waits for it": Mutant(
-        "thunks/gpu/replay.cc",
-        "    stream_.WaitEqual(word, set_);\n    stream_.Signal(word, 0, rings_->pe());\n",
-        "    stream_.Signal(word, 0, rings_->pe());\n    stream_.WaitEqual(word, set_);\n",
-    ),
     "words of other GPUs are written by a driver that cannot": Mutant(
         "thunks/gpu/gpu_runtime.cc",
         "writes ? gpu::Signals::kWrites : gpu::Signals::kCopies",
@@ -71,13 +66,13 @@ MUTANTS = {
         "thunks/gpu/transfers.cc", "  device_->WaitFor(begun_.get(), send_stream_);\n", ""
     ),
     "a done does not wait for what was received": Mutant(
-        "thunks/gpu/transfers.cc", "{{std::move(sent), std::move(received)}, 0};", "{{std::move(sent)}, 0};"
+        "thunks/gpu/transfers.cc", "{std::move(sent), std::move(received)};", "{std::move(sent)};"
     ),
     "a done does not wait until the operand is sent": Mutant(
-        "thunks/gpu/transfers.cc", "{{std::move(sent), std::move(received)}, 0};", "{{std::move(received)}, 0};"
+        "thunks/gpu/transfers.cc", "{std::move(sent), std::move(received)};", "{std::move(received)};"
     ),
     "a done does not wait for the kernel": Mutant(
-        "thunks/gpu/transfers.cc", "  if (started.kernels > 0) lanes_->EnqueueJoin(started.kernels, stream);\n", ""
+        "thunks/gpu/transfers.cc", "{MarkShared(*device_, group_stream_)};", "{};"
     ),
     "a kernel does not wait for the stream that writes its operand": Mutant(
         "thunks/gpu/transfers.cc", "    device_->Order(group_stream_, stream);\n", ""
@@ -124,7 +119,7 @@ MUTANTS = {
     ),
     "the kernel of a permute leaves results that nobody sends": Mutant(
         "nvshmem/gpu/kernels/kernels.cu",
-        "    if (arguments.clears) ClearResults(arguments, range_of(arguments.me));\n",
+        "    if (arguments.clears) SetOwn</*kClears=*/true>(arguments, range_of(arguments.me));\n",
         "",
     ),
     "the kernel of a permute takes what its target sends": Mutant(
@@ -171,8 +166,8 @@ MUTANTS = {
     ),
     "slots are smaller than what is put into them": Mutant(
         "thunks/gpu/pair_rings.cc",
-        "(kReplaySlots + message % num_slots_) * slot_bytes_;",
-        "kReplaySlots * slot_bytes_ + message % num_slots_ * (slot_bytes_ / 2);",
+        "message % num_slots_ * slot_bytes_;",
+        "message % num_slots_ * (slot_bytes_ / 2);",
     ),
     "a slot is used again before its credit": Mutant(
         "thunks/gpu/pair_rings.cc", "  stream.WaitAtLeast(credit, awaited_[to]);\n", ""
@@ -188,31 +183,6 @@ MUTANTS = {
         "    if (peers.source >= 0) rings.EnqueueCredit(peers.source, receives);\n",
         "    if (peers.source >= 0) rings.EnqueueCredit(peers.source, receives);\n"
         "    EnqueueResults(receives, permute, pieces, arrived);\n",
-    ),
-    "a graph does not reset the word that says data has arrived": Mutant(
-        "thunks/gpu/replay.cc",
-        "    Await(rings_->OwnReplayWords(source, slot).arrived);\n",
-        "    stream_.WaitEqual(rings_->OwnReplayWords(source, slot).arrived, set_);\n",
-    ),
-    "a graph does not reset the word that grants a slot": Mutant(
-        "thunks/gpu/replay.cc",
-        "    Await(rings_->OwnReplayWords(target, slot).grant);\n",
-        "    stream_.WaitEqual(rings_->OwnReplayWords(target, slot).grant, set_);\n",
-    ),
-    "a graph does not reset the words of one slot": Mutant(
-        "thunks/gpu/replay.cc",
-        "    stream_.Signal(word, 0, rings_->pe());\n",
-        "    if (word != rings_->OwnReplayWords(1 - rings_->pe(), 1).arrived) stream_.Signal(word, 0, rings_->pe());\n",
-    ),
-    "a graph grants a slot that it has not emptied": Mutant(
-        "thunks/gpu/replay.cc",
-        "    EnqueueResults(exchange.stream(), permute, chunks[chunk], arrived);\n"
-        "    if (chunk + kSlots < chunks.size() && source >= 0) exchange.Grant(source, chunk % kSlots);\n",
-        "    if (chunk + kSlots < chunks.size() && source >= 0) exchange.Grant(source, chunk % kSlots);\n"
-        "    EnqueueResults(exchange.stream(), permute, chunks[chunk], arrived);\n",
-    ),
-    "a graph's slots lie on one another": Mutant(
-        "thunks/gpu/pair_rings.cc", "slot * slot_bytes_;", "slot * (slot_bytes_ / 2);"
     ),
     "the ends of a message choose other chunks": Mutant(
         "thunks/gpu/collective_permute.cc",

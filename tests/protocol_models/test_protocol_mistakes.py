@@ -45,7 +45,6 @@ FAILURE = Bounds("cpu/failure.pml")
 REVOKE = Bounds("cpu/revoke.pml", polls=True)
 RINGS = Bounds("gpu/rings.pml")
 COPIED_RINGS = Bounds("gpu/rings.pml", ("COPIES=1",))
-REPLAY = Bounds("gpu/replay.pml")
 LANES = Bounds("gpu/lanes.pml", ("OPERATIONS=4",))
 
 MISTAKES = {
@@ -217,30 +216,6 @@ MISTAKES = {
         Bounds("gpu/rings.pml", ("QUEUES=1",)),
         "     Send(pe);\n     Receive(pe)\n",
         "     Receive(pe);\n     Send(pe)\n",
-        STUCK,
-    ),
-    # Replays.
-    "a grant is not cleared": Mistake(REPLAY, "atomic { Ordered(); flight[pe].clear_grant = number + 1 }", "skip"),
-    "an arrival is not cleared": Mistake(REPLAY, "atomic { Ordered(); flight[pe].clear_arrived = number + 1 }", "skip"),
-    "an arrival is set before its put": Mistake(
-        REPLAY, "atomic { Ordered(); flight[pe].arrived = number + 1 }", "flight[pe].arrived = number + 1"
-    ),
-    "a slot is granted before it was copied out": Mistake(
-        REPLAY, "atomic { Ordered(); flight[pe].grant = number + 1 }", "flight[pe].grant = number + 1", STUCK
-    ),
-    "a grant is cleared behind its put": Mistake(
-        REPLAY,
-        "  AwaitGrant(next % SLOTS);\n  PutChunk(next % SLOTS)\n",
-        "  grant[pe * SLOTS + next % SLOTS] == 1;\n  PutChunk(next % SLOTS);\n  AwaitGrant(next % SLOTS)\n",
-        STUCK,
-    ),
-    "a slot is granted too many": Mistake(
-        REPLAY, "next - LEAD + SLOTS < COUNT(operation)", "next - LEAD + SLOTS <= COUNT(operation)"
-    ),
-    "the words for copied grants are never set": Mistake(
-        Bounds("gpu/replay.pml", ("COPIES=1",)),
-        "own_grant[pe * SLOTS + number] = 1",
-        "own_grant[pe * SLOTS + number] = 0",
         STUCK,
     ),
     # Lanes.

@@ -27,7 +27,7 @@ inline constexpr uint32_t kStartAndDone = 4;     // HLO has the opcodes <name>-s
 inline constexpr uint32_t kGlobalDeviceIds = 8;  // HLO lets its groups list global device ids
 inline constexpr uint32_t kEqualGroups = 16;     // its shapes follow from the number of members
 inline constexpr uint32_t kOnCpu = 32;           // lowered for XLA:CPU, to `target`
-inline constexpr uint32_t kOnGpu = 64;           // lowered for XLA:GPU, to all four targets
+inline constexpr uint32_t kOnGpu = 64;           // lowered for XLA:GPU, to all three targets
 inline constexpr uint32_t kNotInXlaCpu = 128;    // XLA:CPU itself has no thunk for it
 }  // namespace op_trait
 
@@ -56,8 +56,6 @@ struct CollectiveOpInfo {
   const char* target;
   const char* start_target;
   const char* done_target;
-  // Does the whole transfer too, but XLA:GPU may not capture it into a CUDA graph.
-  const char* uncaptured_target;
 
   constexpr bool Has(uint32_t trait) const { return (traits & trait) != 0; }
 };
@@ -67,29 +65,29 @@ inline constexpr CollectiveOpInfo kCollectiveOps[] = {
     {CollectiveOp::kAllReduce,
      op_trait::kReduces | op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kOnCpu | op_trait::kOnGpu,
      ShapeRule::kSame, Division::kAllReduce, "", "all-reduce", "", "xla_shmem.all_reduce", "xla_shmem.all_reduce_start",
-     "xla_shmem.all_reduce_done", "xla_shmem.all_reduce_uncaptured"},
+     "xla_shmem.all_reduce_done"},
     {CollectiveOp::kCollectivePermute, op_trait::kPairs | op_trait::kStartAndDone | op_trait::kOnCpu | op_trait::kOnGpu,
      ShapeRule::kSame, Division::kPermute, "", "collective-permute", "permute", "xla_shmem.collective_permute",
-     "xla_shmem.permute_start", "xla_shmem.permute_done", "xla_shmem.permute_uncaptured"},
+     "xla_shmem.permute_start", "xla_shmem.permute_done"},
     {CollectiveOp::kAllGather,
      op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu |
          op_trait::kOnGpu,
      ShapeRule::kGathered, Division::kAllGather, "", "all-gather", "", "xla_shmem.all_gather",
-     "xla_shmem.all_gather_start", "xla_shmem.all_gather_done", "xla_shmem.all_gather_uncaptured"},
+     "xla_shmem.all_gather_start", "xla_shmem.all_gather_done"},
     {CollectiveOp::kReduceScatter,
      op_trait::kReduces | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu,
      ShapeRule::kScattered, Division::kReduceScatter, "", "reduce-scatter", "", "xla_shmem.reduce_scatter",
-     "xla_shmem.reduce_scatter_start", "xla_shmem.reduce_scatter_done", "xla_shmem.reduce_scatter_uncaptured"},
+     "xla_shmem.reduce_scatter_start", "xla_shmem.reduce_scatter_done"},
     {CollectiveOp::kAllToAll, op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu, ShapeRule::kExchanged,
      Division::kAllToAll, "", "all-to-all", "", "xla_shmem.all_to_all", "xla_shmem.all_to_all_start",
-     "xla_shmem.all_to_all_done", "xla_shmem.all_to_all_uncaptured"},
+     "xla_shmem.all_to_all_done"},
     {CollectiveOp::kCollectiveBroadcast, op_trait::kOnCpu | op_trait::kOnGpu | op_trait::kNotInXlaCpu, ShapeRule::kSame,
      Division::kBroadcast, "", "collective-broadcast", "broadcast", "xla_shmem.collective_broadcast",
-     "xla_shmem.broadcast_start", "xla_shmem.broadcast_done", "xla_shmem.broadcast_uncaptured"},
+     "xla_shmem.broadcast_start", "xla_shmem.broadcast_done"},
     {CollectiveOp::kRaggedAllToAll,
      op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu | op_trait::kNotInXlaCpu, ShapeRule::kRagged,
      std::nullopt, "the sizes of its parts are not known", "ragged-all-to-all", "", "xla_shmem.ragged_all_to_all",
-     "xla_shmem.ragged_all_to_all_start", "xla_shmem.ragged_all_to_all_done", "xla_shmem.ragged_all_to_all_uncaptured"},
+     "xla_shmem.ragged_all_to_all_start", "xla_shmem.ragged_all_to_all_done"},
 };
 
 // Target of a custom call that does nothing. It returns its first operand, in the same buffer, and has the result of a

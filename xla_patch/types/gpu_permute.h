@@ -8,7 +8,8 @@
 
 namespace xla_shmem {
 
-// What carries collective-permutes on GPU. All processes of a job have the same.
+// What carries overlapping collective-permutes on GPU. One call is always a kernel. All processes of a job have the
+// same.
 enum class GpuPermute : uint8_t {
   kAuto,    // the kernel if they are small
   kKernel,  // one kernel for each

@@ -16,18 +16,6 @@ inline constexpr const char* kPartTargets[] = {
 };
 
 constexpr const char* PartTargetName(PartTarget target) noexcept { return kPartTargets[static_cast<uint8_t>(target)]; }
-
-// Targets that XLA:GPU may not capture into a CUDA graph.
-inline constexpr const char* kUncapturedPartTargets[] = {
-    "xla_shmem.reduce_scatter_parts_uncaptured",     "xla_shmem.all_gather_parts_uncaptured",
-    "xla_shmem.all_to_all_parts_uncaptured",         "",
-    "xla_shmem.collective_permute_parts_uncaptured", "",
-};
-
-constexpr const char* PartTargetName(PartTarget target, bool is_captured) noexcept {
-  return (is_captured ? kPartTargets : kUncapturedPartTargets)[static_cast<uint8_t>(target)];
-}
-static_assert(std::size(kUncapturedPartTargets) == std::size(kPartTargets));
 static_assert(std::size(kPartTargets) == static_cast<size_t>(PartTarget::kBroadcast) + 1);
 
 }  // namespace xla_shmem

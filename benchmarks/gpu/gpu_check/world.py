@@ -39,7 +39,7 @@ class World:
         settings = nvshmem_settings.world_settings(arena + symmetric, hosts=1)
         nvshmem_settings.apply(settings, os.environ)
         search = libraries.nvshmem(device_code.cuda_release(), os.environ.get("XLA_SHMEM_NVSHMEM_LIBRARY"))
-        found = _core.gpu_open(search.paths, ordinal)
+        found = _core.gpu_open(search.paths, ordinal, puts=puts)
         _core.gpu_load_kernels(compile_kernels(self.cuda.compute_capability, device_code.nvrtc_candidates()))
         if self.pe == 0:
             records.fact("NVSHMEM", f"{found['nvshmem_version']}, {found['nvshmem_path']}")
@@ -51,6 +51,7 @@ class World:
             arena_bytes=arena,
             puts=puts,
             deadline_s=_DEADLINE_S,
+            permute="auto" if found["can_copy_permutes"] else "kernel",
         )
         if self.pe == 0:
             records.row("World", PEs=self.n, puts=puts, **{"shared GPU": "yes" if self.shared else "no"})

@@ -77,12 +77,16 @@ class Announcement:
       error: why it cannot take part, "" if it can.
       agreement: version, options and NVSHMEM's variables that must be equal in all processes.
       free_bytes: free memory of its GPU.
+      multiprocessors: SMs of its GPU.
+      can_copy_permutes: whether copies can carry its permutes (:class:`xla_shmem._core.GpuFacts`).
     """
 
     facts: ProcessFacts
     error: str
     agreement: str
     free_bytes: int
+    multiprocessors: int = 0
+    can_copy_permutes: bool = True
 
     def to_json(self) -> str:
         """Returns text for the store."""

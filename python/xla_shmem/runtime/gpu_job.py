@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import atexit
 import base64
+import contextlib
+import fcntl
 import json
 import logging
 import os
@@ -19,8 +21,8 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from xla_shmem import _core
 from xla_shmem.gpu import libraries
@@ -45,6 +47,14 @@ _START_LIMIT = 3
 _EXIT_STUCK = 70
 
 
+class OpenGpu(NamedTuple):
+    """What a process announces of the GPU that it has opened; see `Announcement`."""
+
+    free_bytes: int = 0
+    multiprocessors: int = 0
+    can_copy_permutes: bool = True
+
+
 class Runtime:
     """The calls into the C++ runtime. Tests replace them."""
 
@@ -57,8 +67,8 @@ class Runtime:
     report = staticmethod(_core.gpu_report)
     admit = staticmethod(_core.gpu_admit)
 
-    def open(self, options: Options, ordinal: int, cuda: int) -> int:
-        """Opens libraries and device, and loads the device code; returns the bytes of free memory of the device.
+    def open(self, options: Options, ordinal: int, cuda: int) -> OpenGpu:
+        """Opens libraries and device, and loads the device code.
 
         Raises:
           RuntimeError: a library, the driver or the device is missing or lacks what the options need.
@@ -66,10 +76,10 @@ class Runtime:
         search = libraries.nvshmem(cuda, options.nvshmem_library)
         for path, reason in search.rejected:
             logger.warning("xla_shmem: ignoring %s: %s", path, reason)
-        found = _core.gpu_open(search.paths, ordinal)
+        found = _core.gpu_open(search.paths, ordinal, puts=_puts(options), permute=options.gpu_permute)
         logger.info("xla_shmem: NVSHMEM %s from %s", found["nvshmem_version"], found["nvshmem_path"])
         _core.gpu_load_kernels(self.compile(found["compute_capability"], cuda))
-        return found["free_bytes"]
+        return OpenGpu(found["free_bytes"], found["multiprocessors"], found["can_copy_permutes"])
 
     def compile(self, compute_capability: tuple[int, int], cuda: int) -> bytes:
         """Returns the device code for a GPU.
@@ -133,8 +143,8 @@ class GpuJob:
           why_ending: asked when all processes have announced; "" if the job goes on. The process that ends says why.
         """
         begin_trace(self._options, self._process)
-        facts, free_bytes, error = self._open(ordinals, cuda, error)
-        own = Announcement(facts, error, self._agreement(compiler), free_bytes)
+        facts, gpu, error = self._open(ordinals, cuda, error)
+        own = Announcement(facts, error, self._agreement(compiler), *gpu)
         self._store.set(f"{_PREFIX}/process/{self._process}", own.to_json())
         self._reason = self._agree()
         if not self._reason:
@@ -161,17 +171,17 @@ class GpuJob:
             self._topology = self._make_topology(devices)
         return self._topology
 
-    def _open(self, ordinals: Sequence[int] | None, cuda: int, error: str) -> tuple[ProcessFacts, int, str]:
+    def _open(self, ordinals: Sequence[int] | None, cuda: int, error: str) -> tuple[ProcessFacts, OpenGpu, str]:
         facts = self._runtime.facts(ordinals)
         error = error or facts.error
         if not error and len(facts.gpus) != 1:
             error = f"it has {len(facts.gpus)} GPUs, but NVSHMEM has one PE a process: start one process per GPU"
         if error:
-            return facts, 0, error
+            return facts, OpenGpu(), error
         try:
             return facts, self._runtime.open(self._options, ordinals[0] if ordinals else 0, cuda), ""
         except (RuntimeError, KernelError) as failure:
-            return facts, 0, str(failure)
+            return facts, OpenGpu(), str(failure)
 
     def _agreement(self, compiler: str) -> str:
         from xla_shmem.version import __version__
@@ -239,9 +249,10 @@ class GpuJob:
         key = f"{_PREFIX}/world/{world.number}"
         ended = threading.Event()
         threading.Thread(target=self._watch_start, args=(world, ended), daemon=True).start()
+        alone = contextlib.ExitStack()
         try:
             if world.processes[0] == self._process:
-                self._store.set(key, self._make_unique_id())
+                self._store.set(key, self._make_unique_id(alone if _share_gpus(world, facts) else None))
             note = json.loads(self._store.wait(key, self._timeout_s))
             if note["error"]:
                 return f"process {world.processes[0]}: {note['error']}"
@@ -250,9 +261,10 @@ class GpuJob:
                 n_pes=len(world.processes),
                 unique_id=base64.b64decode(note["id"]),
                 arena_bytes=arena_bytes,
-                puts="nvshmem" if self._options.gpu_puts == "nvshmem" else "driver",
+                puts=_puts(self._options),
                 deadline_s=self._options.deadline,
-                permute=self._options.gpu_permute,
+                permute=self._carrier_of_permutes(world, announced),
+                multiprocessors=min(announced[process].multiprocessors for process in world.processes),
                 multimem=multicast,
                 timed=bool(self._options.stats or self._options.trace),
             )
@@ -267,8 +279,22 @@ class GpuJob:
         except TimeoutError:
             return f"process {world.processes[0]} has not made a unique id of NVSHMEM within {self._timeout_s:g} s"
         finally:
+            alone.close()
             ended.set()
         return ""
+
+    def _carrier_of_permutes(self, world: World, announced: Sequence[Announcement]) -> str:
+        """Returns option `gpu_permute`, or "kernel" if a process of the world has no other; equal in all of them."""
+        without = [process for process in world.processes if not announced[process].can_copy_permutes]
+        if not without or self._options.gpu_permute == "kernel":
+            return self._options.gpu_permute
+        if self._process == world.processes[0]:
+            logger.info(
+                "xla_shmem: permutes of all sizes are kernels, because the driver of process %d has no stream memory"
+                " operations on NVSHMEM's memory (CUDA 12.5)",
+                without[0],
+            )
+        return "kernel"
 
     def _observe(self, facts: Sequence[ProcessFacts]) -> None:
         job = self._store.propose(f"{_PREFIX}/job", f"gpu-{secrets.token_hex(8)}")
@@ -290,11 +316,10 @@ class GpuJob:
 
         False on GPUs that have none, and for processes that share a GPU, whose start may fail with it.
         """
-        gpus = [(facts[process].host, facts[process].gpus[0]) for process in world.processes]
-        shared = len({(host, gpu.bus_id) for host, gpu in gpus}) < len(gpus)
+        gpus = [facts[process].gpus[0] for process in world.processes]
         unknown = (0, 0)
-        able = all(gpu.compute_capability == unknown or gpu.compute_capability >= (9, 0) for _, gpu in gpus)
-        return self._multimem and able and not shared
+        able = all(gpu.compute_capability == unknown or gpu.compute_capability >= (9, 0) for gpu in gpus)
+        return self._multimem and able and not _share_gpus(world, facts)
 
     def _watch_start(self, world: World, ended: threading.Event) -> None:
         """Ends this process if NVSHMEM's start lasts too long, and soon if another process of the world has failed."""
@@ -318,8 +343,15 @@ class GpuJob:
         )
         return f"NVSHMEM has not started within {seconds:g} s; {why}"
 
-    def _make_unique_id(self) -> str:
+    def _make_unique_id(self, alone: contextlib.ExitStack | None) -> str:
+        """Makes the note for the other processes of the world.
+
+        Args:
+          alone: keeps other jobs of this host from starting until it is closed; None: no need.
+        """
         try:
+            if alone is not None:
+                alone.enter_context(_starting_alone(self._timeout_s))
             return json.dumps({"id": base64.b64encode(self._runtime.unique_id()).decode(), "error": ""})
         except RuntimeError as failure:
             return json.dumps({"id": "", "error": str(failure)})
@@ -392,6 +424,44 @@ class GpuJob:
                         " (NVSHMEM_INFO=1 prints those of PE 0)"
                     )
         return ""
+
+
+def _share_gpus(world: World, facts: Sequence[ProcessFacts]) -> bool:
+    gpus = [(facts[process].host, facts[process].gpus[0].bus_id) for process in world.processes]
+    return len(set(gpus)) < len(gpus)
+
+
+@contextlib.contextmanager
+def _starting_alone(timeout_s: float) -> Iterator[None]:
+    """Holds this host's lock for starts of NVSHMEM with PEs that share a GPU.
+
+    Such PEs meet in shared memory under a name that all jobs have (mps_shm_0), so only one job at a time may start.
+
+    Raises:
+      RuntimeError: another job has had the lock all the time.
+    """
+    folder = "/dev/shm"
+    handle = os.open(folder, os.O_RDONLY)
+    give_up = time.monotonic() + timeout_s
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > give_up:
+                    raise RuntimeError(
+                        f"for {timeout_s:g} s another job of this host has been starting whose processes share a GPU,"
+                        f" as those of this one do (lock on {folder}): start this one later"
+                    ) from None
+                time.sleep(0.01)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _puts(options: Options) -> str:
+    return "nvshmem" if options.gpu_puts == "nvshmem" else "driver"
 
 
 def _generation(facts: Sequence[ProcessFacts]) -> str:

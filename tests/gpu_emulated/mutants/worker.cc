@@ -136,8 +136,8 @@ class Run {
     Transfer exchange = Make(30000, 100, Kind::kExchange), small = Make(100, 100, Kind::kRing);
     Transfer between = Make(40000, 100, Kind::kChain), ragged = Make(30000, 100, Kind::kRagged);
     Check(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
-    Check(transfers_.ReplayPermute(Permute(permute), stream_));
-    Check(transfers_.ReplayPermute(Permute(small), stream_));
+    Check(transfers_.RunPermute(Permute(permute), stream_));
+    Check(transfers_.RunPermute(Permute(small), stream_));
     Check(transfers_.RunGroup(Group(sum), stream_));
     Check(transfers_.RunGroup(Group(exchange), stream_));
     Check(transfers_.RunGroup(Group(ragged), stream_));
@@ -155,7 +155,7 @@ class Run {
         WriteOperand(*transfer);
       }
       Check(cuGraphLaunch(executable, stream_), "cuGraphLaunch");
-      Check(transfers_.ReplayPermute(Permute(between), stream_));
+      Check(transfers_.RunPermute(Permute(between), stream_));
       for (Transfer* transfer : {&permute, &small, &sum, &exchange, &ragged, &between}) {
         ReadResult(*transfer);
         launched.push_back(*transfer);

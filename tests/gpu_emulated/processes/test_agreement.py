@@ -74,8 +74,20 @@ _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
     ),
     "no memory operations": (
         1,
-        {"GPU_EMULATOR_WIDE_MEMORY_OPERATIONS": "0"},
-        "process 1: the GPU or its driver has no 64-bit stream memory operations",
+        {"GPU_EMULATOR_WIDE_MEMORY_OPERATIONS": "0", "CHANGED": '{"gpu_permute": "copies"}'},
+        "process 1: the driver (CUDA 13.0) has no 64-bit stream memory operations on NVSHMEM's memory",
+        [1, 1],
+    ),
+    "copies by an old driver": (
+        1,
+        {"GPU_EMULATOR_VERSION": "12020", "CHANGED": '{"gpu_permute": "copies"}'},
+        "process 1: the driver (CUDA 12.2) has no 64-bit stream memory operations on NVSHMEM's memory",
+        [1, 1],
+    ),
+    "NVSHMEM's signals by a driver without writes to other GPUs": (
+        1,
+        {"GPU_EMULATOR_VERSION": "13010", "CHANGED": '{"gpu_puts": "nvshmem"}'},
+        "process 1: NVSHMEM's signals write to other GPUs by stream memory operations, which the driver (CUDA 13.1)",
         [1, 1],
     ),
     "a full GPU": (0, {"GPU_EMULATOR_MEMORY": "1048576"}, "process 0 has 1048576 bytes of free GPU memory", [1, 1]),

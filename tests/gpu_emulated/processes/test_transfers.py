@@ -50,12 +50,15 @@ class Job:
 JOBS = (
     Job(2, 2, puts="nvshmem", permute="copies"),
     Job(3, 3, permute="copies", driver="13010"),  # no stream memory operations on other GPUs
-    Job(4, 2),
-    Job(2, 2, puts="nvshmem", reduce="multimem", capability="90"),
+    Job(4, 2, driver="12020"),  # no stream memory operations on NVSHMEM's memory: all permutes are kernels
+    Job(2, 2, puts="nvshmem", reduce="multimem", capability="90", driver="12090"),
 )
 #: Not in `make test`.
 MORE_JOBS = (
     Job(3, 3),
+    Job(4, 2),
+    Job(2, 2, permute="copies", driver="12050"),
+    Job(2, 2, puts="nvshmem", permute="copies", driver="12020"),
     Job(3, 3, permute="copies"),
     Job(4, 4, reduce="multimem", capability="100"),
     Job(3, 3, reduce="multimem", capability="90", nvls="0"),

@@ -20,6 +20,7 @@ extern "C" {
 
 CUresult cuInit(unsigned flags) {
   TRACE("cuInit %u", flags);
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
     limit.rlim_cur = limit.rlim_max;

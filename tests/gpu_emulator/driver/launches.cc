@@ -18,6 +18,7 @@
 #include "driver/named_kernels.h"
 #include "driver/objects.h"
 #include "driver/scheduler.h"
+#include "driver/settings.h"
 #include "driver/streams.h"
 
 namespace emulator {
@@ -97,6 +98,33 @@ CUresult CheckLaunch(CUfunction function, ptx::Dim grid, ptx::Dim block, unsigne
   return CUDA_SUCCESS;
 }
 
+// An attribute that a launch ignores here, or why the driver or the emulator does not take it.
+CUresult CheckAttribute(const CUlaunchAttribute& attribute, const char* kernel) {
+  constexpr int kHopper = 90;
+  switch (attribute.id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      if (ComputeCapability() < kHopper) {
+        Complain("kernel %s: memory synchronization domains need compute capability 9.0", kernel);
+        return CUDA_ERROR_NOT_SUPPORTED;
+      }
+      return attribute.value.memSyncDomain <= CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE ? CUDA_SUCCESS
+                                                                               : CUDA_ERROR_INVALID_VALUE;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
+      const auto& cluster = attribute.value.clusterDim;
+      if (cluster.x <= 1 && cluster.y <= 1 && cluster.z <= 1) return CUDA_SUCCESS;
+      Complain("refused: kernel %s launched in clusters", kernel);
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    default:
+      Complain("refused: kernel %s launched with attribute %d", kernel, static_cast<int>(attribute.id));
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
 }  // namespace
 
 extern "C" {
@@ -114,12 +142,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra) {
   for (unsigned i = 0; i < config->numAttrs; ++i) {
-    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
-        (config->attrs[i].value.clusterDim.x > 1 || config->attrs[i].value.clusterDim.y > 1 ||
-         config->attrs[i].value.clusterDim.z > 1)) {
-      Complain("refused: kernel %s launched in clusters", function->name.c_str());
-      return CUDA_ERROR_NOT_SUPPORTED;
-    }
+    const CUresult result = CheckAttribute(config->attrs[i], function->name.c_str());
+    if (result != CUDA_SUCCESS) return result;
   }
   return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                         config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream, parameters,

@@ -26,6 +26,7 @@ struct Backing {
   int device = 0;
   bool counted = false;              // in its device's used memory
   bool of_other_gpu = false;         // by a handle of another process
+  bool is_virtual = false;           // of cuMemCreate, or to be treated so
   CUmemAllocationProp properties{};  // of cuMemCreate; zeros for memory of other calls
   ~Backing();
 };

@@ -22,6 +22,8 @@ namespace {
 constexpr unsigned kFewerThan = 256;  // operations of a batch, by the documentation
 // Says NVIDIA in issue 2052 of NCCL. What the driver returns then is not known.
 constexpr int kFirstWithoutRemoteWrites = 13010;
+// A fault of earlier drivers, by init.cu of NVSHMEM and ce_coll.cc of NCCL.
+constexpr int kFirstOnVirtualMemory = 12050;
 
 template <typename T>
 bool IsMet(T seen, T value, unsigned comparison) {
@@ -65,7 +67,12 @@ CUresult CheckWord(CUdeviceptr address, size_t bytes, const char* call) {
     Complain("%s: 0x%llx is no multiple of %zu", call, address, bytes);
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (Find(address) != Ranges().end()) return CUDA_SUCCESS;
+  if (const auto range = Find(address); range != Ranges().end()) {
+    const auto& backing = range->second.backing;
+    if (backing == nullptr || !backing->is_virtual || DriverVersion() >= kFirstOnVirtualMemory) return CUDA_SUCCESS;
+    Complain("%s: memory of cuMemCreate, before CUDA 12.5", call);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (IsDeviceAddress(address)) Die("%s: %s", call, Describe(address).c_str());
   Complain("%s: %s", call, Describe(address).c_str());
   return CUDA_ERROR_INVALID_VALUE;
@@ -190,6 +197,18 @@ std::function<void()> MemoryOperationsWork(unsigned count, const CUstreamBatchMe
 }
 
 extern "C" {
+
+CUresult gpu_emulator_treat_as_virtual(CUdeviceptr address) {
+  const Lock lock(Global());
+  const auto range = Find(address);
+  if (range == Ranges().end() || range->second.backing == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  range->second.backing->is_virtual = true;
+  return CUDA_SUCCESS;
+}
+
+CUresult gpu_emulator_spin(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned comparison) {
+  return Enqueue(stream, CU_GRAPH_NODE_TYPE_KERNEL, [=] { Wait<uint64_t>(address, value, comparison); });
+}
 
 CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
   return EnqueueWait(stream, CU_STREAM_MEM_OP_WAIT_VALUE_32, address, value, flags, __func__);

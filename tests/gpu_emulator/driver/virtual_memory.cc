@@ -151,6 +151,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
   FillFresh(fill_at, bytes);
   UnmapView(fill_at, bytes);
   backing->properties = *properties;
+  backing->is_virtual = true;
   *handle = NewHandle(std::move(backing));
   TRACE("%s of %zu bytes on device %d: 0x%llx", __func__, bytes, properties->location.id, *handle);
   return CUDA_SUCCESS;
@@ -284,6 +285,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   backing->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   backing->properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   backing->properties.location.id = backing->device;
+  backing->is_virtual = true;
   const Lock lock(Global());
   *handle = NewHandle(std::move(backing));
   return CUDA_SUCCESS;

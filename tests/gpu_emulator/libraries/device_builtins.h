@@ -3,7 +3,7 @@
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
-#define __launch_bounds__(threads) __attribute__((launch_bounds(threads)))
+#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 
 struct uint3 {
   unsigned x, y, z;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/memory_operations.h"
 #include "driver/multicast.h"
 #include "driver/settings.h"
 #include "nvshmem/control.h"
@@ -50,7 +51,7 @@ bool PublishHeap(World& world) {
   CUdeviceptr heap = 0;
   world.heap_bytes = HeapBytes();
   if (cuCtxGetDevice(&own.device) != CUDA_SUCCESS || cuMemAlloc(&heap, world.heap_bytes) != CUDA_SUCCESS ||
-      cuIpcGetMemHandle(&own.heap, heap) != CUDA_SUCCESS) {
+      cuIpcGetMemHandle(&own.heap, heap) != CUDA_SUCCESS || gpu_emulator_treat_as_virtual(heap) != CUDA_SUCCESS) {
     return false;
   }
   own.heap_bytes = world.heap_bytes;
@@ -67,7 +68,10 @@ bool MapHeaps(World& world) {
     if (pe == world.me) continue;
     world.shares_gpu |= other.device == TheControl().pes[world.me].device;
     CUdeviceptr heap = 0;
-    if (cuIpcOpenMemHandle(&heap, other.heap, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != CUDA_SUCCESS) return false;
+    if (cuIpcOpenMemHandle(&heap, other.heap, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != CUDA_SUCCESS ||
+        gpu_emulator_treat_as_virtual(heap) != CUDA_SUCCESS) {
+      return false;
+    }
     world.heaps[pe] = reinterpret_cast<char*>(heap);
   }
   return true;

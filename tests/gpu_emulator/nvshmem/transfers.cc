@@ -1,9 +1,12 @@
-// Puts, signals and waits on streams: copies and stream memory operations on the caller's stream.
+// Puts, signals and waits on streams: copies and stream memory operations on the caller's stream. As in the real
+// library drivers before CUDA 12.5 get a copy for a signal and a kernel for a wait.
 #include <cuda.h>
 
 #include <atomic>
 #include <string>
 
+#include "driver/memory_operations.h"
+#include "driver/settings.h"
 #include "nvshmem/world.h"
 
 namespace emulator::nvshmem {
@@ -11,6 +14,7 @@ namespace {
 
 enum SignalOp { kSet = 9, kAdd = 10 };  // nvshmemx_signal_op_t
 enum Compare { kEqual = 0, kGreaterOrEqual = 5 };
+constexpr int kFirstWithMemoryOperations = 12050;
 
 CUdeviceptr Address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
@@ -43,6 +47,9 @@ void Add(uint64_t* word, uint64_t value, CUstream stream) {
 
 void Signal(uint64_t* word, uint64_t value, int op, CUstream stream) {
   if (op == kAdd) return Add(word, value, stream);
+  if (DriverVersion() < kFirstWithMemoryOperations) {
+    return Check(cuMemcpyHtoDAsync(Address(word), &value, sizeof(value), stream), "cuMemcpyHtoDAsync");
+  }
   Check(cuStreamWriteValue64(stream, Address(word), value, 0), "cuStreamWriteValue64");
 }
 
@@ -76,6 +83,9 @@ void nvshmemx_signal_wait_until_on_stream(uint64_t* word, int compare, uint64_t 
   Demand(compare == kEqual || compare == kGreaterOrEqual,
          std::string(kCall) + " with comparison " + std::to_string(compare) + ", which is not emulated");
   const unsigned flags = compare == kEqual ? CU_STREAM_WAIT_VALUE_EQ : CU_STREAM_WAIT_VALUE_GEQ;
+  if (DriverVersion() < kFirstWithMemoryOperations) {
+    return Check(gpu_emulator_spin(stream, Address(word), value, flags), "a kernel that waits");
+  }
   Check(cuStreamWaitValue64(stream, Address(word), value, flags), "cuStreamWaitValue64");
 }
 

@@ -210,7 +210,7 @@ def test_all_parts_of_a_pair_wait_as_its_halves_did_and_have_their_attributes(fo
         assert run.after.attributes(name)["mine"] == "kept"
 
 
-def test_in_a_loop_the_calls_are_not_captured() -> None:
+def test_in_a_loop_the_calls_are_the_usual_ones() -> None:
     body = module_with(
         "loop = f32[8]{0} while(p0), condition=more, body=step",
     )
@@ -220,8 +220,8 @@ def test_in_a_loop_the_calls_are_not_captured() -> None:
         f"replica_groups={ALL}, {GLOBAL}, to_apply=add }}\nENTRY"
     )
     after = divide(body.replace("ENTRY", inner)).after
-    assert after.target("op.local-reduce-scatter") == "xla_shmem.reduce_scatter_parts_uncaptured"
-    assert after.target("op.local-all-gather") == "xla_shmem.all_gather_parts_uncaptured"
+    assert after.target("op.local-reduce-scatter") == "xla_shmem.reduce_scatter_parts"
+    assert after.target("op.local-all-gather") == "xla_shmem.all_gather_parts"
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_a_broadcast_by_a_device_that_an_operand_names_is_vetoed() -> None:
     assert run_gpu(pair.module(WORK)).veto() == "2 operands for 1 results"
 
 
-def test_in_a_loop_one_call_is_not_captured() -> None:
+def test_in_a_loop_one_call_is_the_usual_one() -> None:
     run = run_gpu(
         f"""
 HloModule jit_f, is_scheduled=true, num_partitions=4
@@ -196,7 +196,7 @@ ENTRY main {{
 }}
 """
     )
-    assert run.after.target("gathered") == "xla_shmem.all_gather_uncaptured"
+    assert run.after.target("gathered") == "xla_shmem.all_gather"
 
 
 def test_an_all_to_all_of_slices_is_not_folded_on_gpu() -> None:

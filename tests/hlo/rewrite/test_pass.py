@@ -356,18 +356,13 @@ ENTRY main {
 """
 
 
-def test_whole_calls_in_branches_and_loops_are_not_captured_on_gpu() -> None:
-    run = run_pass(CONTROL_FLOW, "gpu")
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_branches_and_loops_have_the_usual_calls(platform: str) -> None:
+    run = run_pass(CONTROL_FLOW, platform)
     names = ("in-branch", "in-loop-branch", "in-loop", "at-top")
     assert {name: run.after.target(name) for name in names} == {
-        "in-branch": "xla_shmem.permute_uncaptured",
-        "in-loop-branch": "xla_shmem.permute_uncaptured",
-        "in-loop": "xla_shmem.all_reduce_uncaptured",
+        "in-branch": "xla_shmem.collective_permute",
+        "in-loop-branch": "xla_shmem.collective_permute",
+        "in-loop": "xla_shmem.all_reduce",
         "at-top": "xla_shmem.collective_permute",
     }
-
-
-def test_on_cpu_a_branch_has_the_usual_calls() -> None:
-    run = run_pass(CONTROL_FLOW, "cpu")
-    assert run.after.target("in-branch") == "xla_shmem.collective_permute"
-    assert run.after.target("in-loop") == "xla_shmem.all_reduce"

@@ -108,7 +108,7 @@ def test_groups_of_several_sizes_are_vetoed() -> None:
     assert run.veto() == "its replica groups differ in size"
 
 
-def test_in_a_loop_one_call_is_not_captured() -> None:
+def test_in_a_loop_one_call_is_the_usual_one() -> None:
     state = f"({INPUT}, {OUTPUT}, {COUNTS})"
     run = run_gpu(
         f"""
@@ -133,6 +133,6 @@ ENTRY main {{
     )
     assert run.after.instruction("moved") == (
         f"{OUTPUT} custom-call(a, b, c, c, c, /*index=5*/c), "
-        f'custom_call_target="xla_shmem.ragged_all_to_all_uncaptured", {CALL}, '
+        f'custom_call_target="xla_shmem.ragged_all_to_all", {CALL}, '
         f"output_to_operand_aliasing={{{{}}: (1, {{}})}}, {FFI}"
     )

@@ -37,7 +37,7 @@ void BarrierOnHost() { asm volatile("" ::: "memory"); }
 #define __global__
 #define __device__
 #define __shared__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(threads, blocks)
 #define __syncthreads BarrierOnHost
 #include "xla_patch/nvshmem/gpu/kernels/kernels.cu"
 
@@ -90,18 +90,17 @@ bool RunTrap(const void*, unsigned, unsigned) { return false; }
 }  // namespace
 
 const Kernel* FindKernel(const char* name) {
-  static const Kernel collective{Run<gpu::CollectiveArguments, gpu::collective>, sizeof(gpu::CollectiveArguments),
-                                 true};
+  static const Kernel move{Run<gpu::CollectiveArguments, gpu::move>, sizeof(gpu::CollectiveArguments), true};
+  static const Kernel reduce{Run<gpu::CollectiveArguments, gpu::reduce>, sizeof(gpu::CollectiveArguments), true};
   static const Kernel switched{Run<gpu::CollectiveArguments, gpu::switch_reduction>, sizeof(gpu::CollectiveArguments),
                                true};
   static const Kernel ragged{Run<gpu::RaggedArguments, gpu::ragged_all_to_all>, sizeof(gpu::RaggedArguments), true};
-  static const Kernel count{Run<gpu::CountArguments, gpu::count>, sizeof(gpu::CountArguments), false};
   static const Kernel trap{RunTrap, 0, false};
   const std::string wanted = name;
-  return wanted == "collective"          ? &collective
+  return wanted == "move"                ? &move
+         : wanted == "reduce"            ? &reduce
          : wanted == "switch_reduction"  ? &switched
          : wanted == "ragged_all_to_all" ? &ragged
-         : wanted == "count"             ? &count
          : wanted == "trap"              ? &trap
                                          : nullptr;
 }

@@ -162,22 +162,5 @@ TEST_CASE("A fault that is found ends a transfer before its deadline") {
   CHECK(looks == 3);
 }
 
-TEST_CASE("A fault of a wait counts only if the stream has not left the wait") {
-  std::atomic<int> looks{0};
-  LateJob job(std::chrono::minutes(10));
-  uint64_t* const word = job.watchdog().waits_word();
-  const auto find_fault = [&] {
-    // The stream goes on while the watchdog reads, and comes to the wait again.
-    if (++looks < 3) __atomic_store_n(word, 1, __ATOMIC_RELEASE);
-    return "fault found by look " + std::to_string(looks);
-  };
-  CHECK(job.watchdog().NumberOfWait({"op waits", {}, find_fault}, 7) == 1);
-  CHECK(job.watchdog().NumberOfWait({"op waits", {}, find_fault}, 8) == 2);
-  CHECK(job.watchdog().NumberOfWait({"op waits", {}, find_fault}, 7) == 1);
-  __atomic_store_n(word, 1, __ATOMIC_RELEASE);
-  const auto events = job.WaitForEvents(1);
-  CHECK(events[0] == std::make_pair(Watchdog::Event::kLate, std::string("fault found by look 3")));
-}
-
 }  // namespace
 }  // namespace xla_shmem::testing

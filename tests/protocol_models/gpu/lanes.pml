@@ -88,7 +88,7 @@ inline AwaitSlots() {
   }
 }
 
-/* = CopyStep (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+/* = Send (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
 /* = Lane::SlotAt (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
 inline CopyIn() {
   for (peer : 0 .. PES - 1) {
@@ -123,7 +123,7 @@ inline AwaitArrivals() {
   }
 }
 
-/* = CopyStep (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+/* = Take (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
 /* = Lane::OwnSlot (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
 /* = ReduceArrivals (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
 inline Take() {
@@ -139,7 +139,7 @@ inline Take() {
   }
 }
 
-/* = CopyStep (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+/* = RunLane (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
 inline Exchange() {
   CopyIn();
   Post();
@@ -152,7 +152,7 @@ inline EndProcess() {
   running--
 }
 
-/* = collective (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
+/* = RunLane (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
 proctype Kernels(byte me) {
   byte operation, chunk, peer;
   byte messages[PES];

@@ -13,7 +13,7 @@ from xla_shmem.gpu.kernels import KernelError, compile_kernels
 
 # Turing to Blackwell, and a GPU that is newer than any compiler.
 CAPABILITIES = [(7, 5), (8, 0), (9, 0), (10, 0), (99, 0)]
-KERNELS = ["collective", "switch_reduction", "ragged_all_to_all", "trap"]
+KERNELS = ["move", "reduce", "switch_reduction", "ragged_all_to_all", "trap"]
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +65,15 @@ def test_the_assembler_knows_these_instructions_and_refuses_others(
     with pytest.raises(KernelError, match="multimem"):
         compile_kernels(capability, libraries.nvrtc(13).paths)
     compile_kernels((8, 0), libraries.nvrtc(13).paths)  # without these instructions
+
+
+def test_nvrtc_12_1_compiles_all_but_reductions_in_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = _core.kernel_source().replace("__CUDACC_VER_MAJOR__", "12").replace("__CUDACC_VER_MINOR__", "1")
+    monkeypatch.setattr(_core, "kernel_source", lambda: source)
+    image = compile_kernels((99, 0), libraries.nvrtc(13).paths)
+    assert b"acc::f32" not in image  # PTX 8.1, of that compiler, has it not
+    found = [kernel for kernel in KERNELS if f".visible .entry {kernel}(".encode() in image]
+    assert found == [kernel for kernel in KERNELS if kernel != "switch_reduction"]
 
 
 def test_a_gpu_too_old_for_the_compiler_is_an_error() -> None:

@@ -136,8 +136,8 @@ def replaced(workspace: Workspace, path: str, old: str, new: str) -> str:
 
 
 def test_a_file_listed_twice_is_refused(workspace: Workspace, edit: Edit) -> None:
-    edit(CORE, replaced(workspace, CORE, '+ [":kernel_source"]', '+ [":kernel_source", "thunks/gpu/replay.cc"]'))
-    assert "Label '//xla_patch:thunks/gpu/replay.cc' is duplicated in the 'srcs' attribute" in workspace.analyse()
+    edit(CORE, replaced(workspace, CORE, '+ [":kernel_source"]', '+ [":kernel_source", "thunks/gpu/lanes.cc"]'))
+    assert "Label '//xla_patch:thunks/gpu/lanes.cc' is duplicated in the 'srcs' attribute" in workspace.analyse()
 
 
 def test_two_targets_of_one_name_are_refused(workspace: Workspace, edit: Edit) -> None:

@@ -19,7 +19,7 @@ import pytest
 from xla_shmem.gpu.nvml import Fabric
 from xla_shmem.gpu.process_facts import GpuFacts, ProcessFacts
 from xla_shmem.options import resolve
-from xla_shmem.runtime.gpu_job import GpuJob, Runtime
+from xla_shmem.runtime.gpu_job import GpuJob, OpenGpu, Runtime
 from xla_shmem.runtime.job import JobTopology
 from xla_shmem.runtime.store import LocalStore
 
@@ -35,6 +35,8 @@ class RecordingRuntime(Runtime):
       free_bytes: memory of its GPU.
       multicast: whether it has multicast memory.
       compute_capability: of its GPU; (0, 0) if it is unknown.
+      multiprocessors: of its GPU.
+      can_copy_permutes: whether its driver can.
     """
 
     def __init__(
@@ -46,6 +48,8 @@ class RecordingRuntime(Runtime):
         free_bytes: int = 80 << 30,
         multicast: bool = True,
         compute_capability: tuple[int, int] = (0, 0),
+        multiprocessors: int = 132,
+        can_copy_permutes: bool = True,
     ) -> None:
         # Behind switches, all GPUs of a host reach one another.
         gpus = tuple(GpuFacts(bus_id, switch_links=18, compute_capability=compute_capability) for bus_id in bus_ids)
@@ -53,6 +57,8 @@ class RecordingRuntime(Runtime):
         self._start_error = start_error
         self._offset = offset
         self._free_bytes = free_bytes
+        self._multiprocessors = multiprocessors
+        self._can_copy_permutes = can_copy_permutes
         self._multicast = multicast
         self.uses_multimem = False
         self.settings: dict[str, str] = {}
@@ -66,9 +72,9 @@ class RecordingRuntime(Runtime):
     def facts(self, ordinals: Sequence[int] | None) -> ProcessFacts:  # type: ignore[override]
         return self._facts
 
-    def open(self, options: Any, ordinal: int, cuda: int) -> int:
+    def open(self, options: Any, ordinal: int, cuda: int) -> OpenGpu:
         self.opened.append(ordinal)
-        return self._free_bytes
+        return OpenGpu(self._free_bytes, self._multiprocessors, self._can_copy_permutes)
 
     def observe(self, process: int, processes: Sequence[int], **what: Any) -> list[str]:  # type: ignore[override]
         self.observed.append((process, list(processes), what))
@@ -140,6 +146,55 @@ def test_one_host_is_one_world_with_process_numbers_as_pes() -> None:
         assert (started["pe"], started["n_pes"], started["unique_id"]) == (process, 3, b"id of 0000:00:00.0")
         assert (started["puts"], started["deadline_s"]) == ("driver", 7.0)
         assert runtime.admitted == [([0, 1, 2], topologies[0].topology.fingerprint)]
+
+
+@pytest.mark.parametrize("option", ["auto", "kernel"])
+def test_permutes_are_kernels_in_all_processes_if_the_driver_of_one_cannot_copy(option: str) -> None:
+    runtimes = [RecordingRuntime(f"0000:0{process}:00.0", can_copy_permutes=process != 1) for process in range(3)]
+    run_job(runtimes, gpu_permute=option)
+    assert [runtime.started[0]["permute"] for runtime in runtimes] == ["kernel"] * 3
+    runtimes = [RecordingRuntime(f"0000:0{process}:00.0") for process in range(3)]
+    run_job(runtimes, gpu_permute=option)
+    assert [runtime.started[0]["permute"] for runtime in runtimes] == [option] * 3
+
+
+def test_jobs_whose_processes_share_a_gpu_start_one_after_the_other() -> None:
+    starting: dict[bytes, int] = {}
+    most = 0
+    lock = threading.Lock()
+
+    class SlowRuntime(RecordingRuntime):
+        def start(self, **arguments: Any) -> int:  # type: ignore[override]
+            nonlocal most
+            with lock:
+                starting[arguments["unique_id"]] = starting.get(arguments["unique_id"], 0) + 1
+                most = max(most, sum(count > 0 for count in starting.values()))
+            time.sleep(0.3)
+            with lock:
+                starting[arguments["unique_id"]] -= 1
+            return super().start(**arguments)
+
+    def run(gpus: list[str]) -> None:
+        assert all(job.transport.available for job in run_job([SlowRuntime(gpu) for gpu in gpus]))
+
+    def run_together(jobs: list[list[str]]) -> int:
+        nonlocal most
+        most = 0
+        threads = [threading.Thread(target=run, args=(gpus,)) for gpus in jobs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return most
+
+    assert run_together([[f"0000:0{job}:00.0"] * 2 for job in range(3)]) == 1
+    assert run_together([[f"0000:{job}{process}:00.0" for process in range(2)] for job in range(3)]) > 1
+
+
+def test_the_smallest_gpu_limits_the_blocks_of_all() -> None:
+    runtimes = [RecordingRuntime(f"0000:0{process}:00.0", multiprocessors=132 - process) for process in range(3)]
+    run_job(runtimes)
+    assert [runtime.started[0]["multiprocessors"] for runtime in runtimes] == [130] * 3
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ TEST_CASE("A message below the gap's worth of bytes is one chunk, and one far ab
 TEST_CASE("All PEs cut a permute into the same chunks, whether they send, receive or both") {
   GpuJobOptions options;
   options.n_pes = 3;
-  options.arena_bytes = 12 << 20;
+  options.arena_bytes = 8 << 20;
   GpuJob job(options);
   for (const size_t bytes : {size_t{100}, size_t{1} << 19, (size_t{3} << 20) + 5}) {
     gpu::PermuteArguments permute;

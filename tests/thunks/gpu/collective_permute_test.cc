@@ -24,11 +24,15 @@ TEST_CASE("PEs without a source get zeros, and a PE that sends to itself gets a 
 }
 
 TEST_CASE("A driver without batches of memory operations runs them one by one") {
-  for (const bool replay : {false, true}) {
-    PermuteCase test{{1, 2, 0}, {70000, 3}, /*in_place=*/replay, replay, 3};
+  for (const bool in_place : {false, true}) {
+    PermuteCase test{{1, 2, 0}, {70000, 3}, in_place, false, 3};
     test.batches = false;
     RunPermutesBothWays(test);
   }
+}
+
+TEST_CASE("A PE without a source keeps its results if it is told to") {
+  RunPermutesBothWays({{1, 2, -1}, {70000, 5}, false, false, 2, true, /*keeps_results=*/true});
 }
 
 TEST_CASE("Result and operand of a permute may be one buffer") {

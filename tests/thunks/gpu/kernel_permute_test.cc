@@ -58,7 +58,7 @@ TEST_CASE("A kernel writes zeros to results at any address, and no byte beside t
       std::fill(std::begin(memory), std::end(memory), 'x');
       const std::vector<char> operand(bytes, 'y');
       const PermuteArguments permute{kName, kTag, -1, -1, {{operand.data()}, {memory + offset}, {bytes}}};
-      CHECK(OnDevice(pe, [&] { return pe.transfers->ReplayPermute(permute, pe.compute); }).message() == "");
+      CHECK(OnDevice(pe, [&] { return pe.transfers->RunPermute(permute, pe.compute); }).message() == "");
       REQUIRE(job.Synchronize());
       CHECK(std::count(std::begin(memory), std::end(memory), 0) == static_cast<ptrdiff_t>(bytes));
       CHECK(std::count(memory + offset, memory + offset + bytes, 0) == static_cast<ptrdiff_t>(bytes));
@@ -73,7 +73,7 @@ TEST_CASE("A permute without bytes launches nothing") {
   char memory[2] = {};
   const PermuteArguments permute{kName, kTag, 1, 1, {{memory}, {memory + 1}, {0}}};
   const size_t before = pe.cuda->commands();
-  CHECK(OnDevice(pe, [&] { return pe.transfers->ReplayPermute(permute, pe.compute); }).message() == "");
+  CHECK(OnDevice(pe, [&] { return pe.transfers->RunPermute(permute, pe.compute); }).message() == "");
   CHECK(pe.cuda->commands() == before);
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("A peer that never comes ends the kernel of a permute with an error th
                                        {{operands[number].data()}, {results[number].data()}, {bytes}}};
         OnDevice(pe, [&] {
           if (in_line) {
-            CHECK(pe.transfers->ReplayPermute(permute, pe.compute).message() == "");
+            CHECK(pe.transfers->RunPermute(permute, pe.compute).message() == "");
           } else {
             CHECK(pe.transfers->StartPermute({1, 1}, permute, pe.compute).message() == "");
             CHECK(pe.transfers->Finish({1, 1}, kName, pe.compute).message() == "");

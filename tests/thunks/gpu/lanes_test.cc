@@ -145,7 +145,7 @@ TEST_CASE("A member that never comes ends the collective with an error that name
   }
 }
 
-TEST_CASE("A collective is one command in line and four in a pair, whatever the number of PEs and bytes") {
+TEST_CASE("A collective is one command in line and five in a pair, whatever the number of PEs and bytes") {
   for (const int n_pes : {2, 8}) {
     for (const size_t bytes : {size_t{4}, size_t{100000}}) {
       for (const CollectiveOp op : kOps) {
@@ -172,7 +172,7 @@ TEST_CASE("A collective is one command in line and four in a pair, whatever the 
             CHECK(pe.transfers->Finish({1, 1}, "module/op", pe.compute).message() == "");
             return 0;
           });
-          CHECK(pe.cuda->commands() == before + 5);
+          CHECK(pe.cuda->commands() == before + 6);
         }
         REQUIRE(job.Synchronize());
       }
@@ -189,7 +189,18 @@ TEST_CASE("The memory of the lanes follows from the number of PEs") {
     CHECK(whole->lanes() == 32);
     CHECK(gpu::LaneLayout::Create(n_pes, recommended - 1)->bytes() < recommended);
   }
+  for (const int lanes : {1, 10}) {
+    const size_t recommended = gpu::LaneLayout::RecommendedBytes(8);
+    CHECK(gpu::LaneLayout::Create(8, recommended, /*multimem=*/false, lanes)->lanes() == lanes);
+  }
   CHECK(gpu::LaneLayout::Create(8, 4 << 10).status().message().find("raise XLA_SHMEM_HEAP_SIZE") != std::string::npos);
+}
+
+TEST_CASE("Two sets of lanes leave half of the multiprocessors of the smallest GPU") {
+  CHECK(gpu::LaneLayout::MostLanes(132) == 32);
+  CHECK(gpu::LaneLayout::MostLanes(108) == 27);
+  CHECK(gpu::LaneLayout::MostLanes(40) == 10);
+  CHECK(gpu::LaneLayout::MostLanes(3) == 1);
 }
 
 }  // namespace

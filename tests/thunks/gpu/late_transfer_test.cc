@@ -44,7 +44,7 @@ TEST_CASE("A graph whose peer stops launching ends with an error, and one whose 
     OnDevice(job.pe(pe), [&] {
       const PermuteArguments permute{kName, kTag, 1 - pe, 1 - pe, {{operands[pe].data()}, {results[pe].data()}, {100}}};
       job.pe(pe).cuda->BeginCapture(job.pe(pe).compute);
-      CHECK(job.pe(pe).transfers->ReplayPermute(permute, job.pe(pe).compute).message() == "");
+      CHECK(job.pe(pe).transfers->RunPermute(permute, job.pe(pe).compute).message() == "");
       job.pe(pe).cuda->EndCapture(job.pe(pe).compute);
       return 0;
     });
@@ -61,8 +61,7 @@ TEST_CASE("A graph whose peer stops launching ends with an error, and one whose 
   REQUIRE(job.pe(0).cuda->Synchronize());
   CHECK(job.pe(0).cuda->trapped());
   CHECK(job.pe(0).watchdog->Check().message() ==
-        "module/op on PE 0 has not finished; it waits for PE 1 to grant a slot; gave up after the deadline "
-        "(XLA_SHMEM_DEADLINE)");
+        "module/op on PE 0 has not finished; it waits for PE 1; gave up after the deadline (XLA_SHMEM_DEADLINE)");
   CHECK(job.pe(1).watchdog->Check().ok());
 }
 

@@ -129,8 +129,8 @@ void CheckOtherOrder(GpuPermute permute_by) {
       }
       OnDevice(pe, [&] {
         pe.cuda->BeginCapture(pe.compute);
-        CHECK(pe.transfers->ReplayPermute(one, pe.compute).message() == "");
-        CHECK(pe.transfers->ReplayPermute(other, pe.compute).message() == "");
+        CHECK(pe.transfers->RunPermute(one, pe.compute).message() == "");
+        CHECK(pe.transfers->RunPermute(other, pe.compute).message() == "");
         pe.cuda->EndCapture(pe.compute);
         pe.cuda->LaunchGraph(pe.compute);
       });

@@ -12,7 +12,7 @@ namespace {
 
 // One operation of a random program.
 struct Step {
-  int kind;   // 0: permute, 1: permute in place, 2: all-reduce, 3: replayed permute, 4: replayed all-reduce
+  int kind;   // 0: permute, 1: permute in place, 2: all-reduce, 3: permute in one call, 4: all-reduce in one call
   int shift;  // of the permute's ring
   size_t elements;
 };
@@ -85,7 +85,7 @@ void RunProgram(GpuJob& job, const std::vector<Step>& program) {
         Status status;
         if (step.kind <= 1) status = mine.transfers->StartPermute({number, 1}, permute, mine.compute);
         if (step.kind == 2) status = mine.transfers->StartGroup({number, 1}, sum, mine.compute);
-        if (step.kind == 3) status = mine.transfers->ReplayPermute(permute, mine.compute);
+        if (step.kind == 3) status = mine.transfers->RunPermute(permute, mine.compute);
         if (step.kind == 4) status = mine.transfers->RunGroup(sum, mine.compute);
         CHECK(status.message() == "");
       }

@@ -27,7 +27,7 @@ void RunInForm(GpuJob::Pe& pe, Form form, const Arguments& arguments, Start star
 void Run(GpuJob::Pe& pe, Form form, const gpu::PermuteArguments& permute) {
   RunInForm(
       pe, form, permute, [&] { return pe.transfers->StartPermute({permute.tag, 1}, permute, pe.compute); },
-      [&] { return pe.transfers->ReplayPermute(permute, pe.compute); });
+      [&] { return pe.transfers->RunPermute(permute, pe.compute); });
 }
 
 void Run(GpuJob::Pe& pe, Form form, const gpu::GroupArguments& group) {

@@ -68,8 +68,8 @@ void RunPermutes(GpuJob& job, const PermuteCase& test) {
         }
         permute.tag = kTag + round;
         permute.keeps_results = test.keeps_results;
-        if (test.replay) {
-          statuses[pe] = mine.transfers->ReplayPermute(permute, mine.compute);
+        if (test.whole) {
+          statuses[pe] = mine.transfers->RunPermute(permute, mine.compute);
         } else {
           statuses[pe] = mine.transfers->StartPermute({1, round}, permute, mine.compute);
           if (statuses[pe].ok()) statuses[pe] = mine.transfers->Finish({1, round}, kName, mine.compute);
@@ -122,7 +122,7 @@ void RunPermutesByKernel(const PermuteCase& test) {
     CAPTURE(static_cast<int>(way));
     GpuJob job(options);
     PermuteCase form = test;
-    form.replay = way != Form::kOverlapping;
+    form.whole = way != Form::kOverlapping;
     form.launches = way == Form::kGraph ? kLaunches : 0;
     RunPermutes(job, form);
     for (int pe = 0; pe < job.n_pes(); ++pe) {

@@ -15,7 +15,7 @@ struct PermuteCase {
   std::vector<int> target_of;
   std::vector<size_t> elements;  // of each operand, int32
   bool in_place = false;
-  bool replay = false;
+  bool whole = false;  // in one call, not as a pair
   int rounds = 5;
   bool batches = true;         // GpuJobOptions
   bool keeps_results = false;  // of PEs without a source

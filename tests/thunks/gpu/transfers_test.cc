@@ -28,6 +28,31 @@ TEST_CASE("The capture of an overlapping transfer is an error") {
   }
 }
 
+TEST_CASE("Calls on a second stream are refused, but for those that a graph captures") {
+  GpuJob job({});
+  GpuJob::Pe& mine = job.pe(0);
+  const gpu::ScopedContext context(*mine.device);
+  const gpu::CudaStream second = mine.cuda->CreateStream();
+  char memory[64] = {};
+  const PermuteArguments permute{kName, kTag, -1, -1, {{memory}, {memory + 32}, {32}}};
+  gpu::GroupArguments group;
+  group.name = kName;
+  group.tag = kTag;
+  group.group = {0};
+  group.types = {ElementType::kF32};
+  group.buffers = permute.buffers;
+  CHECK(mine.transfers->RunPermute(permute, mine.compute).message() == "");
+  mine.cuda->BeginCapture(second);
+  CHECK(mine.transfers->RunPermute(permute, second).message() == "");
+  mine.cuda->EndCapture(second);
+  const size_t before = mine.cuda->commands();
+  CHECK(mine.transfers->RunPermute(permute, second).message().find("module/op: it runs on a second stream") == 0);
+  CHECK(mine.transfers->RunGroup(group, second).message().find("module/op: it runs on a second stream") == 0);
+  CHECK(mine.cuda->commands() == before);
+  CHECK(mine.transfers->RunGroup(group, mine.compute).message() == "");
+  REQUIRE(job.Synchronize());
+}
+
 void CheckInFlight(GpuPermute permute_by) {
   GpuJobOptions options;
   options.permute = permute_by;

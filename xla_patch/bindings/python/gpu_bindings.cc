@@ -35,14 +35,21 @@ auto CallWithoutGil(Call call) {
   return call();
 }
 
-nb::dict Open(const std::vector<std::string>& nvshmem_candidates, int device, const std::string& cuda_library) {
-  const GpuFacts facts = ValueOrRuntimeError(
-      CallWithoutGil([&] { return GpuRuntime::Get().Open({cuda_library, nvshmem_candidates, device}); }));
+gpu::Puts ParsePuts(const std::string& name);
+GpuPermute ParsePermute(const std::string& word);
+
+nb::dict Open(const std::vector<std::string>& nvshmem_candidates, int device, const std::string& cuda_library,
+              const std::string& puts, const std::string& permute) {
+  const GpuFacts facts = ValueOrRuntimeError(CallWithoutGil([&, by = ParsePuts(puts), carrier = ParsePermute(permute)] {
+    return GpuRuntime::Get().Open({cuda_library, nvshmem_candidates, device, by, carrier});
+  }));
   nb::dict dict;
   dict["nvshmem_path"] = facts.nvshmem_path;
   dict["nvshmem_version"] = facts.nvshmem_version;
   dict["driver_version"] = facts.driver_version;
   dict["compute_capability"] = nb::make_tuple(facts.compute_major, facts.compute_minor);
+  dict["multiprocessors"] = facts.multiprocessors;
+  dict["can_copy_permutes"] = facts.can_copy_permutes;
   dict["free_bytes"] = facts.free_bytes;
   return dict;
 }
@@ -99,7 +106,7 @@ void LoadKernels(const nb::bytes& kernels) {
 }
 
 size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, const std::string& puts,
-             double deadline_s, const std::string& permute, bool multimem, bool timed) {
+             double deadline_s, const std::string& permute, int multiprocessors, bool multimem, bool timed) {
   GpuStartOptions options;
   options.pe = pe;
   options.n_pes = n_pes;
@@ -107,6 +114,7 @@ size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, 
   options.arena_bytes = arena_bytes;
   options.puts = ParsePuts(puts);
   options.permute = ParsePermute(permute);
+  options.multiprocessors = multiprocessors;
   options.multimem = multimem;
   options.deadline = TimeLimit(deadline_s);
   options.timed = timed;
@@ -148,11 +156,12 @@ nb::dict OpenNvshmem(const std::vector<std::string>& candidates) {
 
 void BindRuntime(nb::module_& m) {
   m.def("gpu_open", &Open, nb::arg("nvshmem_candidates"), nb::arg("device"), nb::arg("cuda_library") = "libcuda.so.1",
+        nb::kw_only(), nb::arg("puts") = "driver", nb::arg("permute") = "auto",
         "Opens the driver, NVSHMEM and CUDA device `device`. Returns their facts. Raises RuntimeError.");
   m.def("gpu_unique_id", &UniqueId, "A unique id for an NVSHMEM world. Raises RuntimeError.");
   m.def("gpu_start", &Start, nb::arg("pe"), nb::arg("n_pes"), nb::arg("unique_id"), nb::arg("arena_bytes"),
-        nb::arg("puts"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("permute") = "auto", nb::arg("multimem") = false,
-        nb::arg("timed") = false,
+        nb::arg("puts"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("permute") = "auto",
+        nb::arg("multiprocessors") = 0, nb::arg("multimem") = false, nb::arg("timed") = false,
         "Joins the NVSHMEM world and allocates the symmetric arena; returns its offset in NVSHMEM's heap. Collective "
         "over the world. Raises RuntimeError.");
   m.def("gpu_observe", &ObserveGpu, nb::arg("process"), nb::arg("processes"), nb::kw_only(),

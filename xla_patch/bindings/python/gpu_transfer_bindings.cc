@@ -53,7 +53,7 @@ void Permute(uint64_t operation, int source, int target, const Addresses& operan
   gpu::PermuteArguments permute{"permute", gpu::TagOfOperation(operation), source, target,
                                 ToBuffers(operands, results, bytes)};
   Enqueue([&](GpuRuntime& runtime) {
-    return whole ? runtime.transfers().ReplayPermute(permute, Pointer(stream))
+    return whole ? runtime.transfers().RunPermute(permute, Pointer(stream))
                  : runtime.transfers().StartPermute({operation, 0}, permute, Pointer(stream));
   });
 }

@@ -112,7 +112,7 @@ nb::list CollectiveOps() {
     op["shapes"] = NameOf(info.shapes);
     op["on_cpu"] = info.Has(op_trait::kOnCpu);
     op["on_gpu"] = info.Has(op_trait::kOnGpu);
-    op["targets"] = nb::make_tuple(info.target, info.start_target, info.done_target, info.uncaptured_target);
+    op["targets"] = nb::make_tuple(info.target, info.start_target, info.done_target);
     ops.append(op);
   }
   return ops;

@@ -247,8 +247,6 @@ class Scanner {
       callee.executions = Sum(callee.executions, Product(caller.executions, Turns(*call)));
       callee.has_many_callers = callee.has_many_callers || caller.has_many_callers || ++callers[found->second] > 1;
       callee.loop_depth = std::max(callee.loop_depth, caller.loop_depth + (op_class == OpClass::kWhile ? 1 : 0));
-      callee.in_control_flow = callee.in_control_flow || caller.in_control_flow || op_class == OpClass::kWhile ||
-                               op_class == OpClass::kConditional;
       callee.is_fusion = callee.is_fusion || caller.is_fusion || op_class == OpClass::kFusion;
       if (op_class == OpClass::kAsyncStart) {
         callee.async_start = static_cast<int64_t>(call->instruction);

@@ -36,7 +36,6 @@ struct Computation {
   bool is_fusion = false;
   bool is_reachable = false;      // the entry leads to it, or is it; XLA drops the others
   int32_t loop_depth = 0;         // how many while loops it runs inside of
-  bool in_control_flow = false;   // it runs inside of a loop or a branch
   int64_t executions = 0;         // in one run of the module; -1 if a trip count is unknown or a branch decides
   bool has_many_callers = false;  // it, or something that leads to it, is called from more than one place
   size_t caller = 0;              // where it is called from, if it is reachable and not the entry

@@ -118,10 +118,8 @@ MlirDictionary CallArguments(const Module& module, const Collective& collective,
   return dictionary;
 }
 
-CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology, Lowering lowering) {
-  const CollectiveOpInfo& info = InfoOf(collective.spec.op);
-  const bool uncaptured = lowering == Lowering::kGpu && module.computations[collective.computation].in_control_flow;
-  return CallThatWrites(uncaptured ? info.uncaptured_target : info.target, module, collective, topology);
+CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology) {
+  return CallThatWrites(InfoOf(collective.spec.op).target, module, collective, topology);
 }
 
 CustomCall StartCall(const Module& module, const Collective& collective, const Topology& topology) {

@@ -40,10 +40,8 @@ MlirDictionary CallArguments(const Module& module, const Collective& collective,
                              const CollectiveSpec& spec, int64_t number);
 std::vector<int64_t> PesOf(const std::vector<int64_t>& devices, const Topology& topology);
 
-// Does the whole transfer. For a pair it replaces the start. Of a loop or a branch XLA:GPU may make a conditional node
-// of a CUDA graph, whose body cannot hold our signals (stream memory operations). So there it gets the target that is
-// not captured.
-CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology, Lowering lowering);
+// Does the whole transfer. For a pair it replaces the start.
+CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology);
 
 // The start's result is the final result, in its own buffer or in its operand's, as XLA had chosen.
 CustomCall StartCall(const Module& module, const Collective& collective, const Topology& topology);

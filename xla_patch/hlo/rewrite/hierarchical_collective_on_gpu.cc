@@ -37,40 +37,36 @@ class DivisionOnGpu {
         record_(record),
         op_(collective.spec.op),
         leaves_(collective.result.Leaves()),
-        operands_(collective.fields.operand_ids),
-        is_captured_(!module.computations[collective.computation].in_control_flow) {}
+        operands_(collective.fields.operand_ids) {}
 
   DividedCollectiveOnGpu Run() {
     DecideShapes();
     if (IsReducing(op_)) CallBefore();
     ChangeCollective();
-    const CollectiveOpInfo& info = InfoOf(op_);
     switch (hierarchy_.division) {
       case Division::kAllReduce:
-        CallBehind(
-            {CollectiveOp::kAllGather, Target(PartTarget::kAllGather), "gathers the chunks in each NVLink domain"});
+        CallBehind({CollectiveOp::kAllGather, PartTargetName(PartTarget::kAllGather),
+                    "gathers the chunks in each NVLink domain"});
         break;
       case Division::kAllGather:
-        CallBehind({op_, Target(PartTarget::kAllGather), "gathers all parts in each NVLink domain"});
+        CallBehind({op_, PartTargetName(PartTarget::kAllGather), "gathers all parts in each NVLink domain"});
         break;
       case Division::kReduceScatter:
         break;
       case Division::kAllToAll:
-        CallBehind({op_, Target(PartTarget::kAllToAll), "exchanges in each NVLink domain"});
+        CallBehind({op_, PartTargetName(PartTarget::kAllToAll), "exchanges in each NVLink domain"});
         break;
       case Division::kPermute:
-        CallBehind({op_, Target(PartTarget::kPermute), "moves the pairs in each NVLink domain"});
+        CallBehind({op_, PartTargetName(PartTarget::kPermute), "moves the pairs in each NVLink domain"});
         break;
       case Division::kBroadcast:
-        CallBehind({op_, is_captured_ ? info.target : info.uncaptured_target, "broadcasts in each NVLink domain"});
+        CallBehind({op_, InfoOf(op_).target, "broadcasts in each NVLink domain"});
         break;
     }
     return std::move(divided_);
   }
 
  private:
-  const char* Target(PartTarget part) const { return PartTargetName(part, is_captured_); }
-
   // Shapes of the part between domains, where they are not those of the whole.
   void DecideShapes() {
     const int64_t dimension = collective_.fields.dimensions.empty() ? 0 : collective_.fields.dimensions[0];
@@ -93,7 +89,7 @@ class DivisionOnGpu {
   void CallBefore() {
     const std::string shape = OneOrTuple(operand_shapes_);
     CustomCall call;
-    call.target = Target(PartTarget::kReduceScatter);
+    call.target = PartTargetName(PartTarget::kReduceScatter);
     call.shape = shape;
     call.id = NewId();
     call.name = collective_.spec.name + ".local-reduce-scatter";
@@ -334,7 +330,6 @@ class DivisionOnGpu {
   const CollectiveOp op_;
   const std::vector<const Shape*> leaves_;
   std::vector<int64_t> operands_;  // of the part between domains
-  const bool is_captured_;
   std::vector<std::string> operand_shapes_, result_shapes_;
   std::vector<NewInstruction> before_;
   int64_t result_id_ = 0;

@@ -138,7 +138,7 @@ class Pass {
       replace(instruction, hlo::AsCustomCall(body(instruction), call, attributes));
     };
     if (const auto whole = FindWholeArrays(collective); whole.has_value()) {
-      CustomCall whole_call = hlo::SyncCall(module_, collective, options_.topology, options_.lowering);
+      CustomCall whole_call = hlo::SyncCall(module_, collective, options_.topology);
       whole_call.operands = whole->operands;
       if (whole->place != collective.instruction) {
         whole_call.id = module_.instructions[whole->place].id;
@@ -147,9 +147,9 @@ class Pass {
       replace(whole->place, hlo::AsCustomCall(body(collective.instruction), whole_call, attributes));
       Remove(collective, *whole);
     } else if (!hlo::IsPair(collective)) {
-      call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology, options_.lowering));
+      call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology));
     } else if (!collective.has_work_between) {
-      call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology, options_.lowering));
+      call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology));
       replace(collective.done, hlo::AsBarrier(body(collective.done), attributes));
     } else {
       call(collective.instruction, hlo::StartCall(module_, collective, options_.topology));

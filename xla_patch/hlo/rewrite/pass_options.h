@@ -12,8 +12,7 @@ namespace xla_shmem {
 //   kNone  nothing: only attributes are written. `lowered` then says which backend would carry it.
 //   kCpu   collective-permute -> xla_shmem.collective_permute, all-gather -> xla_shmem.all_gather, and so on
 //   kGpu   in the same way; a start and a done with work between them, native or generic (async-start), become pairs
-//          such as xla_shmem.all_gather_start/_done; in loops and branches calls such as
-//          xla_shmem.all_gather_uncaptured
+//          such as xla_shmem.all_gather_start/_done
 enum class Lowering { kNone, kCpu, kGpu };
 
 struct PassOptions {

@@ -26,7 +26,6 @@ class BatchedStream {
   void Signal(uint64_t* word, uint64_t value, int pe);
   void WaitAtLeast(uint64_t* word, uint64_t value) { Add({MemoryOperation::Kind::kWaitAtLeast, word, value}); }
   void WaitEqual(uint64_t* word, uint64_t value) { Add({MemoryOperation::Kind::kWaitEqual, word, value}); }
-  void Write(uint64_t* word, uint64_t value) { Add({MemoryOperation::Kind::kWrite, word, value}); }
 
   void Flush();
 

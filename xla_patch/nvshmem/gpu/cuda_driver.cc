@@ -44,6 +44,7 @@ Result<CudaDriver> LoadCudaDriver(const std::string& library) {
   read("cuMemsetD8Async", &driver.memset_d8_async);
   read("cuModuleLoadData", &driver.module_load_data);
   read("cuModuleGetFunction", &driver.module_get_function);
+  driver.launch_kernel_ex = reinterpret_cast<decltype(driver.launch_kernel_ex)>(dlsym(handle, "cuLaunchKernelEx"));
   read("cuLaunchKernel", &driver.launch_kernel);
   read("cuGetErrorName", &driver.get_error_name);
   if (missing.empty()) return driver;

@@ -32,11 +32,14 @@ inline constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
 inline constexpr unsigned kWaitGreaterOrEqual = 0;  // CU_STREAM_WAIT_VALUE_GEQ: cyclic, (int64)(*address - value) >= 0
 inline constexpr unsigned kWaitEqual = 1;           // CU_STREAM_WAIT_VALUE_EQ
 inline constexpr int kCaptureNone = 0;              // CU_STREAM_CAPTURE_STATUS_NONE
-inline constexpr int kAttributeComputeMajor = 75;   // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
-inline constexpr int kAttributeComputeMinor = 76;   // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
-inline constexpr int kAttribute64BitMemOps = 122;   // CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
-inline constexpr unsigned kBatchWait64 = 4;         // CU_STREAM_MEM_OP_WAIT_VALUE_64
-inline constexpr unsigned kBatchWrite64 = 5;        // CU_STREAM_MEM_OP_WRITE_VALUE_64
+inline constexpr int kAttributeMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+inline constexpr int kAttributeComputeMajor = 75;     // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+inline constexpr int kAttributeComputeMinor = 76;     // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+inline constexpr int kAttribute64BitMemOps = 122;     // CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+inline constexpr int kLaunchMemSyncDomain = 10;       // CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
+inline constexpr int kMemSyncDomainRemote = 1;        // CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE
+inline constexpr unsigned kBatchWait64 = 4;           // CU_STREAM_MEM_OP_WAIT_VALUE_64
+inline constexpr unsigned kBatchWrite64 = 5;          // CU_STREAM_MEM_OP_WRITE_VALUE_64
 
 // CUstreamBatchMemOpParams, as far as waits and writes use it.
 struct BatchedOperation {
@@ -48,6 +51,20 @@ struct BatchedOperation {
   uint64_t unused;
 };
 static_assert(sizeof(BatchedOperation) == 48);
+
+// CUlaunchAttribute and CUlaunchConfig.
+struct LaunchAttribute {
+  int id;
+  int value[17];  // at 8 bytes, of 64
+};
+static_assert(sizeof(LaunchAttribute) == 72);
+struct LaunchConfig {
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  CudaStream stream;
+  LaunchAttribute* attributes;
+  unsigned count;
+};
+static_assert(sizeof(LaunchConfig) == 56);
 
 struct CudaDriver {
   int (*init)(unsigned flags);
@@ -85,6 +102,8 @@ struct CudaDriver {
 
   int (*module_load_data)(CudaModule* module, const void* image);
   int (*module_get_function)(CudaFunction* function, CudaModule module, const char* name);
+  // Null before CUDA 11.8.
+  int (*launch_kernel_ex)(const LaunchConfig* config, CudaFunction function, void** parameters, void** extra);
   int (*launch_kernel)(CudaFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                        unsigned block_y, unsigned block_z, unsigned shared_bytes, CudaStream stream, void** parameters,
                        void** extra);

@@ -45,8 +45,12 @@ Status Device::TakeError() {
 Status Device::LoadKernels(const void* image) {
   const ScopedContext context(*this);
   Check(cuda_->module_load_data(&module_, image), "cuModuleLoadData");
-  for (const char* const kernel : {"collective", "switch_reduction", "ragged_all_to_all", "count", "trap"}) {
+  for (const char* const kernel : {"move", "reduce", "ragged_all_to_all", "trap"}) {
     FindFunction(kernel);
+  }
+  CudaFunction switch_reduction = nullptr;
+  if (!failed() && cuda_->module_get_function(&switch_reduction, module_, "switch_reduction") == kCudaSuccess) {
+    functions_["switch_reduction"] = switch_reduction;
   }
   return TakeError();
 }
@@ -169,7 +173,9 @@ void Device::Write(uint64_t* word, uint64_t value, CudaStream stream) {
 
 void Device::LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads,
                               CudaStream stream) {
-  const char* const kernel = arguments.multicast == nullptr ? "collective" : "switch_reduction";
+  const char* const kernel = arguments.multicast != nullptr ? "switch_reduction"
+                             : arguments.shape == kMove     ? "move"
+                                                            : "reduce";
   if (!failed()) Launch(kernel, blocks, threads, &arguments, stream);
 }
 
@@ -178,23 +184,18 @@ void Device::LaunchRaggedAllToAll(const RaggedArguments& arguments, unsigned blo
   if (!failed()) Launch("ragged_all_to_all", blocks, threads, &arguments, stream);
 }
 
-void Device::Count(uint64_t* word, CudaStream stream) {
-  const CountArguments arguments{reinterpret_cast<Word*>(word)};
-  if (!failed()) Launch("count", 1, 1, &arguments, stream);
-}
-
-void Device::WaitForLocalWord(uint64_t* word, uint64_t value, CudaStream stream) {
-  if (failed()) return;
-  Check(cuda_->stream_wait_value64(stream, AddressOf(word), value, kWaitGreaterOrEqual), "cuStreamWaitValue64");
-}
-
 void Device::Launch(const std::string& kernel, unsigned grid, unsigned block, const void* argument, CudaStream stream) {
   const auto found = functions_.find(kernel);
   const CudaFunction function = found == functions_.end() ? nullptr : found->second;
-  void* parameters[] = {const_cast<void*>(argument)};
-  Check(cuda_->launch_kernel(function, grid, 1, 1, block, 1, 1, 0, stream, argument == nullptr ? nullptr : parameters,
-                             nullptr),
-        "cuLaunchKernel");
+  void* arguments[] = {const_cast<void*>(argument)};
+  void** const parameters = argument == nullptr ? nullptr : arguments;
+  if (remote_domain_) {
+    LaunchAttribute domain{kLaunchMemSyncDomain, {0, kMemSyncDomainRemote}};
+    const LaunchConfig config{grid, 1, 1, block, 1, 1, 0, stream, &domain, 1};
+    Check(cuda_->launch_kernel_ex(&config, function, parameters, nullptr), "cuLaunchKernelEx");
+  } else {
+    Check(cuda_->launch_kernel(function, grid, 1, 1, block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
+  }
 }
 
 CudaEvent Device::Mark(CudaStream stream, Timing timing) {

@@ -37,12 +37,15 @@ enum class Puts { kNvshmem, kDriver };
 //   kCopies  the stream writes this PE's own instance of the word, which nothing else uses, and copies it to the peer
 enum class Signals { kWrites, kCopies };
 inline constexpr int kFirstDriverWithoutRemoteWrites = 13010;
+// Before CUDA 12.5 a fault of the driver keeps stream memory operations from the memory of cuMemCreate, which NVSHMEM's
+// heap is (src/host/init/init.cu of NVSHMEM 3.4; ce_coll.cc of NCCL 2.28).
+inline constexpr int kFirstDriverWithStreamWords = 12050;
 
 // A signal or a wait of a stream.
 struct MemoryOperation {
   enum class Kind {
     kSignal,       // `word`: as for Device::Signal
-    kWrite,        // `word`: in this device's memory, or pinned memory of the host
+    kWrite,        // `word`: in this device's memory
     kWaitAtLeast,  // `word` of the waits: in this device's memory
     kWaitEqual,
   };
@@ -60,11 +63,16 @@ class Device {
   // Before the first command.
   void SetPuts(Puts puts) { puts_ = puts; }
   void SetSignals(Signals signals) { signals_ = signals; }
+  // Kernels get a memory synchronization domain of their own (CUDA Programming Guide), so that fences of XLA's kernels
+  // do not wait for stores to other GPUs. Needs compute capability 9.0.
+  void UseRemoteDomain() { remote_domain_ = cuda_->launch_kernel_ex != nullptr; }
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
   // `image`: kernels/kernels.cu compiled for this GPU (cubin or PTX). Error if the driver refuses it.
   Status LoadKernels(const void* image);
+  // Whether `image` has the kernel for reductions in the NVLink switch, which old compilers leave out.
+  bool has_switch_reduction() const { return functions_.count("switch_reduction") != 0; }
   // A stream of the highest priority, so that transfers do not queue behind compute. Null, with the error kept, on
   // failure.
   CudaStream CreateStream();
@@ -90,10 +98,6 @@ class Device {
   // Run the kernels of the collectives (kernels/kernels.cu).
   void LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads, CudaStream stream);
   void LaunchRaggedAllToAll(const RaggedArguments& arguments, unsigned blocks, unsigned threads, CudaStream stream);
-  // Adds 1 to a word of pinned memory.
-  void Count(uint64_t* word, CudaStream stream);
-  // `word`: in this device's memory, written by a kernel of this process.
-  void WaitForLocalWord(uint64_t* word, uint64_t value, CudaStream stream);
 
   // Pinned memory that the host and the GPU read and write at one address, zeroed. Never freed. Null, with the error
   // kept, on failure.
@@ -144,6 +148,7 @@ class Device {
   const NvshmemApi* const shmem_;
   Puts puts_;
   Signals signals_ = Signals::kWrites;
+  bool remote_domain_ = false;
   const CudaContext context_;
   CudaModule module_ = nullptr;
   std::unordered_map<std::string, CudaFunction> functions_;  // all of them, from LoadKernels on

@@ -16,8 +16,6 @@ constexpr std::chrono::hours kCenturies{1'000'000};
 constexpr char kPastDeadline[] = "; gave up after the deadline (XLA_SHMEM_DEADLINE)";
 // For the counters of a late transfer (thunks/gpu/late_transfer.cc): each is read within a second.
 constexpr std::chrono::seconds kDescribeTime{2};
-// The watchdog marks the number of a wait that it has seen. A stream that comes to another wait writes it unmarked.
-constexpr uint64_t kSeen = uint64_t{1} << 63;
 
 std::string Seconds(std::chrono::nanoseconds time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
@@ -44,7 +42,6 @@ Watchdog::Watchdog(Device* device, std::chrono::nanoseconds deadline, OnEvent on
       late_after_(late_after),
       trap_stream_(device->CreateStream()) {
   device->PrepareReads();
-  waits_word_ = device->AllocateHostWords(1);
   ExpectNoAnswer();
   thread_ = std::thread([this] { Run(); });
   guard_ = std::thread([this] { Guard(); });
@@ -64,16 +61,6 @@ void Watchdog::Watch(EventRef begun, std::vector<EventRef> events, LateTransfer 
   std::lock_guard<std::mutex> lock(mutex_);
   entries_.push_back({std::move(begun), std::move(events), {}, std::move(late)});
   if (entries_.size() == 1) wake_.notify_all();
-}
-
-uint64_t Watchdog::NumberOfWait(LateTransfer late, uint64_t key) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  const auto [found, added] = numbers_of_waits_.try_emplace({key, late.waits_for}, waits_.size() + 1);
-  if (added) {
-    waits_.push_back(std::move(late));
-    wake_.notify_all();
-  }
-  return found->second;
 }
 
 void Watchdog::WatchKernels(KernelProgress progress) {
@@ -192,28 +179,6 @@ std::optional<Watchdog::Failure> Watchdog::CheckTransfers(std::list<Entry>& entr
   return std::nullopt;
 }
 
-// Fails if a stream has been at one wait for as long as the deadline, or cannot leave it.
-std::optional<Watchdog::Failure> Watchdog::CheckWaits() {
-  LateTransfer wait;
-  uint64_t number = 0;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (waits_.empty()) return std::nullopt;
-    number = __atomic_load_n(waits_word_, __ATOMIC_ACQUIRE);
-    if (number != 0 && (number & kSeen) == 0) {
-      // The stream may write in between, and then its value stays.
-      __atomic_compare_exchange_n(waits_word_, &number, number | kSeen, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-      wait_since_ = Clock::now();
-    }
-    if (number < kSeen) return std::nullopt;
-    wait = waits_[(number & ~kSeen) - 1];
-  }
-  if (std::optional<Failure> failure = Judge(wait_since_, wait); failure.has_value()) return failure;
-  const std::string fault = wait.find_fault ? wait.find_fault() : "";
-  const bool is_there = __atomic_load_n(waits_word_, __ATOMIC_ACQUIRE) == number;
-  return fault.empty() || !is_there ? std::nullopt : std::optional<Failure>({fault, {}});
-}
-
 // Fails if a kernel cannot go on, or has been running for as long as the deadline.
 std::optional<Watchdog::Failure> Watchdog::CheckKernels() {
   const Clock::time_point now = Clock::now();
@@ -228,7 +193,8 @@ std::optional<Watchdog::Failure> Watchdog::CheckKernels() {
       watched.begun_seen = begun;
       watched.since = now;
     } else {
-      LateTransfer late = watched.progress.describe(__atomic_load_n(words + kOperation, __ATOMIC_ACQUIRE));
+      LateTransfer late =
+          watched.progress.describe(NumberOfWord(__atomic_load_n(words + kOperation, __ATOMIC_ACQUIRE)));
       if (at_fault) return Failure{std::move(late.waits_for), std::move(late.describe)};
       if (std::optional<Failure> failure = Judge(watched.since, late); failure.has_value()) return failure;
     }
@@ -279,7 +245,7 @@ void Watchdog::Run() {
   const ScopedContext context(*device_);
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
-    if (entries_.empty() && waits_.empty() && kernels_.empty()) {
+    if (entries_.empty() && kernels_.empty()) {
       wake_.wait(lock);
     } else {
       wake_.wait_for(lock, kPoll);
@@ -295,7 +261,6 @@ void Watchdog::Run() {
     lock.unlock();
     ExpectAnswerWithin(AnswerTime());
     std::optional<Failure> failure = CheckTransfers(checked);
-    if (!failure.has_value()) failure = CheckWaits();
     if (!failure.has_value()) failure = CheckKernels();
     if (failure.has_value()) {
       ExpectAnswerWithin(grace_ + kDescribeTime);

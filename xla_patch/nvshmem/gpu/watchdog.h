@@ -16,7 +16,6 @@
 #include <condition_variable>
 #include <functional>
 #include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -81,13 +80,6 @@ class Watchdog {
   // `begun`: reached when the GPU comes to the transfer. The deadline starts then, because a host may enqueue hours of
   // compute ahead of it.
   void Watch(EventRef begun, std::vector<EventRef> events, LateTransfer late);
-  // A word of pinned memory, for operations that a CUDA graph may repeat and that run one after the other: a stream
-  // sets it to the number of the wait that comes next, and to 0 when there is none.
-  uint64_t* waits_word() const { return waits_word_; }
-  // Returns the number of a wait, and watches the word from now on. Waits with the same text and `key` have the same
-  // number; `key` tells waits apart that have the same text but different faults. What `find_fault` says counts only if
-  // the stream was at the wait all the while.
-  uint64_t NumberOfWait(LateTransfer late, uint64_t key = 0);
   // From now on also watches the kernels that write these words.
   void WatchKernels(KernelProgress progress);
   // `ask` is called on the watchdog's thread, about once a second while a transfer does not go on.
@@ -123,7 +115,6 @@ class Watchdog {
   std::optional<Failure> Judge(Clock::time_point since, const LateTransfer& late);
   void TellIfLate(Clock::time_point since, const LateTransfer& late, const std::string& facts);
   std::optional<Failure> CheckTransfers(std::list<Entry>& entries);
-  std::optional<Failure> CheckWaits();
   std::optional<Failure> CheckKernels();
   void Report(const Failure& failure);
   void End(std::list<Entry>& entries);
@@ -134,15 +125,12 @@ class Watchdog {
   const std::chrono::milliseconds grace_;
   const std::chrono::nanoseconds late_after_;
   CudaStream trap_stream_;
-  uint64_t* waits_word_ = nullptr;
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::list<Entry> entries_;  // newest at the back
   std::string failure_;
-  std::string oldest_;               // what the first unfinished transfer waits for
-  std::vector<LateTransfer> waits_;  // wait n is at n - 1
-  std::map<std::pair<uint64_t, std::string>, uint64_t> numbers_of_waits_;  // by key and `waits_for`
+  std::string oldest_;  // what the first unfinished transfer waits for
   struct WatchedKernels {
     KernelProgress progress;
     uint64_t begun_seen = 0;
@@ -153,7 +141,6 @@ class Watchdog {
   std::atomic<Clock::rep> answer_by_;
   std::function<PeerFacts()> ask_peers_;  // guarded by mutex_
   // Only the watchdog's thread uses these.
-  Clock::time_point wait_since_;
   Clock::time_point next_question_;
   PeerFacts facts_;
   Clock::time_point told_since_;  // the wait of which the next line tells

@@ -15,8 +15,9 @@ struct ArenaLayout {
   PairLayout pairs;
   size_t pairs_offset = 0;
 
-  // Error if `bytes` are too little. `multimem`: as of LaneLayout.
-  static Result<ArenaLayout> Create(int n_pes, size_t bytes, bool multimem = false);
+  // Error if `bytes` are too little. `multimem`, `most_lanes`: as of LaneLayout.
+  static Result<ArenaLayout> Create(int n_pes, size_t bytes, bool multimem = false,
+                                    int most_lanes = LaneLayout::kMaxLanes);
   static size_t RecommendedBytes(int n_pes, bool multimem = false);
 };
 

@@ -9,7 +9,27 @@
 namespace xla_shmem {
 namespace {
 
+constexpr int kHopper = 9;  // compute capability 9.0
 constexpr char kNotOpen[] = "the GPU path of this process is not open";
+
+std::string Dotted(int driver_version) {
+  return "the driver (CUDA " + std::to_string(driver_version / 1000) + "." +
+         std::to_string(driver_version % 1000 / 10) + ")";
+}
+
+// Why these options do not work on the device, "" if they do.
+std::string WhyNot(const GpuOpenOptions& options, const GpuFacts& facts) {
+  if (options.permute == GpuPermute::kCopies && !facts.can_copy_permutes) {
+    return Dotted(facts.driver_version) +
+           " has no 64-bit stream memory operations on NVSHMEM's memory, as drivers from CUDA 12.5 on have: set "
+           "XLA_SHMEM_GPU_PERMUTE to auto or kernel";
+  }
+  if (options.puts == gpu::Puts::kNvshmem && facts.driver_version >= gpu::kFirstDriverWithoutRemoteWrites) {
+    return "NVSHMEM's signals write to other GPUs by stream memory operations, which " + Dotted(facts.driver_version) +
+           " does not support from CUDA 13.1 on: set XLA_SHMEM_GPU_PUTS to auto or driver";
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -44,15 +64,18 @@ Result<GpuFacts> GpuRuntime::Open(const GpuOpenOptions& options) {
                 "cuDeviceGetAttribute") &&
       succeeded(cuda_.device_get_attribute(&facts.compute_minor, gpu::kAttributeComputeMinor, device),
                 "cuDeviceGetAttribute") &&
+      succeeded(cuda_.device_get_attribute(&facts.multiprocessors, gpu::kAttributeMultiprocessors, device),
+                "cuDeviceGetAttribute") &&
       succeeded(cuda_.device_get_attribute(&mem_ops, gpu::kAttribute64BitMemOps, device), "cuDeviceGetAttribute") &&
       succeeded(cuda_.device_get_pci_bus_id(bus_id, sizeof(bus_id), device), "cuDeviceGetPCIBusId") &&
       // The context of XLA too: a process shares the primary one.
       succeeded(cuda_.device_primary_ctx_retain(&context_, device), "cuDevicePrimaryCtxRetain") &&
       succeeded(cuda_.ctx_push_current(context_), "cuCtxPushCurrent");
   if (!opened) return status;
-  if (mem_ops == 0) return Status::Error("the GPU or its driver has no 64-bit stream memory operations");
+  // Without stream memory operations NVSHMEM's calls take copies and kernels.
+  facts.can_copy_permutes =
+      options.puts == gpu::Puts::kNvshmem || (mem_ops != 0 && facts.driver_version >= gpu::kFirstDriverWithStreamWords);
   facts.bus_id = bus_id;
-  compute_major_ = facts.compute_major;
   size_t total_bytes = 0;
   succeeded(cuda_.mem_get_info(&facts.free_bytes, &total_bytes), "cuMemGetInfo");
   gpu::CudaContext popped = nullptr;
@@ -64,9 +87,12 @@ Result<GpuFacts> GpuRuntime::Open(const GpuOpenOptions& options) {
   facts.nvshmem_path = nvshmem_.path;
   facts.nvshmem_version =
       std::to_string(nvshmem_.major) + "." + std::to_string(nvshmem_.minor) + "." + std::to_string(nvshmem_.patch);
+  if (const std::string why = WhyNot(options, facts); !why.empty()) return Status::Error(why);
+  facts_ = facts;
   device_ = std::make_unique<gpu::Device>(&cuda_, &nvshmem_.api, gpu::Puts::kDriver, context_);
   const bool writes = facts.driver_version < gpu::kFirstDriverWithoutRemoteWrites;
   device_->SetSignals(writes ? gpu::Signals::kWrites : gpu::Signals::kCopies);
+  if (facts.compute_major >= kHopper) device_->UseRemoteDomain();
   return facts;
 }
 
@@ -86,8 +112,13 @@ Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (device_ == nullptr) return Status::Error(kNotOpen);
   if (transfers_ != nullptr) return Status::Error("the GPU path of this process has started already");
-  const Result<gpu::ArenaLayout> layout =
-      gpu::ArenaLayout::Create(options.n_pes, options.arena_bytes, options.multimem);
+  if (!facts_.can_copy_permutes && options.permute != GpuPermute::kKernel) {
+    return Status::Error("permutes must be kernels, because " + Dotted(facts_.driver_version) +
+                         " has no 64-bit stream memory operations on NVSHMEM's memory");
+  }
+  const int multiprocessors = options.multiprocessors != 0 ? options.multiprocessors : facts_.multiprocessors;
+  const Result<gpu::ArenaLayout> layout = gpu::ArenaLayout::Create(options.n_pes, options.arena_bytes, options.multimem,
+                                                                   gpu::LaneLayout::MostLanes(multiprocessors));
   if (!layout.ok()) return layout.status();
   device_->SetPuts(options.puts);
   const gpu::ScopedContext context(*device_);
@@ -132,8 +163,9 @@ Result<char*> GpuRuntime::MakeArena(const GpuStartOptions& options) {
 // Compute capability 9.0 has the first multimem instructions. NVSHMEM does not say that neighbouring bytes have
 // neighbouring multicast addresses, so it is asked for both ends.
 char* GpuRuntime::FindMulticast(const char* lanes, size_t bytes) const {
-  constexpr int kFirstMajor = 9;
-  if (compute_major_ < kFirstMajor || nvshmem_.api.mc_ptr == nullptr) return nullptr;
+  if (facts_.compute_major < kHopper || nvshmem_.api.mc_ptr == nullptr || !device_->has_switch_reduction()) {
+    return nullptr;
+  }
   auto* const first = static_cast<char*>(nvshmem_.api.mc_ptr(kTeamWorld, lanes));
   if (first == nullptr || nvshmem_.api.mc_ptr(kTeamWorld, lanes + bytes - 1) != first + bytes - 1) return nullptr;
   return first;

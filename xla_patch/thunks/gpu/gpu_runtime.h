@@ -36,6 +36,9 @@ struct GpuOpenOptions {
   std::string cuda_library = "libcuda.so.1";
   std::vector<std::string> nvshmem_candidates;
   int device = 0;  // CUDA ordinal of this process's device
+  // An error if the driver cannot do what these ask for.
+  gpu::Puts puts = gpu::Puts::kDriver;
+  GpuPermute permute = GpuPermute::kAuto;
 };
 
 // The driver, device and library that Open found.
@@ -45,6 +48,9 @@ struct GpuFacts {
   int driver_version = 0;  // 1000 * major + 10 * minor
   int compute_major = 0;
   int compute_minor = 0;
+  int multiprocessors = 0;
+  // Whether copies can carry permutes, with these puts. If not, all permutes of the world must be kernels.
+  bool can_copy_permutes = false;
   std::string bus_id;     // PCI address of the device
   size_t free_bytes = 0;  // memory of the device
 };
@@ -56,8 +62,9 @@ struct GpuStartOptions {
   size_t arena_bytes = 0;
   gpu::Puts puts = gpu::Puts::kNvshmem;
   GpuPermute permute = GpuPermute::kAuto;
-  bool multimem = false;  // reductions in the NVLink switch, if UseMultimem is called
-  bool timed = false;     // the timeline measures times on the device
+  int multiprocessors = 0;  // of the smallest GPU of the world; 0: this one's
+  bool multimem = false;    // reductions in the NVLink switch, if UseMultimem is called
+  bool timed = false;       // the timeline measures times on the device
   std::chrono::nanoseconds deadline = std::chrono::nanoseconds::max();  // of a time without progress
 };
 
@@ -68,6 +75,8 @@ class GpuRuntime {
   Result<GpuFacts> Open(const GpuOpenOptions& options);
   // `image`: nvshmem/gpu/kernels/kernels.cu compiled for the device.
   Status LoadKernels(const std::string& image);
+  // What Open has returned.
+  const GpuFacts& facts() const { return facts_; }
   Result<std::string> UniqueId();
   // Returns the arena's offset in NVSHMEM's heap (bootstrap.h).
   Result<size_t> Start(const GpuStartOptions& options);
@@ -114,7 +123,7 @@ class GpuRuntime {
   NvshmemLibrary nvshmem_;
   gpu::CudaContext context_ = nullptr;
   int pe_ = -1;
-  int compute_major_ = 0;
+  GpuFacts facts_;
   char* multicast_ = nullptr;            // of the lanes
   std::unique_ptr<gpu::Device> device_;  // from Open on
   std::unique_ptr<gpu::Watchdog> watchdog_;

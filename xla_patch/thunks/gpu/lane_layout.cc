@@ -7,9 +7,8 @@
 namespace xla_shmem::gpu {
 namespace {
 
-// First guesses, to be tuned on a GPU. NCCL uses up to 32 blocks on an H100 too. The slots of a lane together hold
-// what NVLink moves while a signal goes there and back, some times over.
-constexpr int kMaxLanes = 32;
+// First guesses, to be tuned on a GPU, as are 32 lanes: NCCL uses up to 32 blocks on an H100 too. The slots of a lane
+// together hold what NVLink moves while a signal goes there and back, some times over.
 constexpr size_t kBytesInFlight = 256 << 10;
 constexpr size_t kMaxLaneSlotBytes = 64 << 10;
 constexpr size_t kRecommendedMinSlotBytes = 8 << 10;
@@ -38,12 +37,14 @@ size_t LaneLayout::slots_bytes() const { return lanes_ * SlotsOfLane(n_pes_) * s
 
 size_t LaneLayout::staging_bytes() const { return multimem_ ? slot_bytes_ * lanes_ * n_pes_ : 0; }
 
-Result<LaneLayout> LaneLayout::Create(int n_pes, size_t bytes, bool multimem) {
+int LaneLayout::MostLanes(int multiprocessors) { return std::clamp(multiprocessors / 4, 1, kMaxLanes); }
+
+Result<LaneLayout> LaneLayout::Create(int n_pes, size_t bytes, bool multimem, int most_lanes) {
   LaneLayout layout;
   layout.n_pes_ = n_pes;
   layout.multimem_ = multimem;
   layout.slot_bytes_ = RecommendedSlotBytes(n_pes);
-  layout.lanes_ = kMaxLanes;
+  layout.lanes_ = most_lanes;
   while (layout.bytes() > bytes && layout.slot_bytes_ > kMinLaneSlotBytes) layout.slot_bytes_ -= kSlotUnit;
   while (layout.bytes() > bytes && layout.lanes_ > 1) --layout.lanes_;
   if (layout.bytes() > bytes) {

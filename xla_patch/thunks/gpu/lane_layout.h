@@ -16,8 +16,14 @@ enum class LaneUse {
 
 class LaneLayout {
  public:
-  // Uses at most `bytes`. Error if that is too little. `multimem`: with staging memory for reductions in the switch.
-  static Result<LaneLayout> Create(int n_pes, size_t bytes, bool multimem = false);
+  // So many that two sets of lanes and as much again fit on so many multiprocessors, a block on each: all blocks of a
+  // kernel must run at once, because they wait for those of other PEs.
+  static int MostLanes(int multiprocessors);
+  static constexpr int kMaxLanes = 32;
+
+  // Uses at most `bytes` and `most_lanes`. Error if that is too little. `multimem`: with staging memory for reductions
+  // in the switch. All arguments are the same on all PEs.
+  static Result<LaneLayout> Create(int n_pes, size_t bytes, bool multimem = false, int most_lanes = kMaxLanes);
   static size_t RecommendedBytes(int n_pes, bool multimem = false);
 
   int n_pes() const { return n_pes_; }

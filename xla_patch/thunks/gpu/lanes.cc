@@ -13,9 +13,8 @@ namespace {
 
 constexpr size_t kPackBytes = 16;
 constexpr int kWarp = 32;
-constexpr int kMaxThreads = 512;
-// A block of 512 threads copies so many bytes at a time.
-constexpr size_t kBytesOfBlock = size_t{4} * kPackBytes * kMaxThreads;
+// Of a message, for a block: a block moves them to each peer. Small, because a block is slower than the link.
+constexpr size_t kBytesOfBlock = 4 << 10;
 
 size_t Padded(size_t bytes) { return (bytes + kPackBytes - 1) / kPackBytes * kPackBytes; }
 
@@ -28,11 +27,11 @@ struct Grid {
   unsigned threads;
 };
 
-// For lanes that share `bytes`. Every member computes the same number of blocks.
-Grid GridFor(size_t bytes, size_t lanes) {
+// For lanes that share messages of `bytes` to each peer. Every member computes the same number of blocks.
+Grid GridFor(size_t bytes, size_t peers, size_t lanes, int most_threads) {
   const size_t blocks = std::clamp<size_t>((bytes + kBytesOfBlock - 1) / kBytesOfBlock, 1, lanes);
-  const size_t packs = Padded((bytes + blocks - 1) / blocks) / kPackBytes;
-  const size_t threads = std::clamp<size_t>((packs + kWarp - 1) / kWarp * kWarp, kWarp, kMaxThreads);
+  const size_t packs = Padded((bytes + blocks - 1) / blocks) / kPackBytes * std::max<size_t>(peers, 1);
+  const size_t threads = std::clamp<size_t>((packs + kWarp - 1) / kWarp * kWarp, kWarp, most_threads);
   return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads)};
 }
 
@@ -142,7 +141,7 @@ CollectiveArguments Lanes::Common(LaneUse use, const GroupArguments& group) {
   return arguments;
 }
 
-void Lanes::Launch(LaneUse use, CollectiveArguments* arguments, CudaStream stream) {
+void Lanes::Launch(CollectiveArguments* arguments, CudaStream stream) {
   arguments->total = 0;
   if (arguments->part_of_member) {
     arguments->total = Padded(arguments->part[0].bytes);  // all arrays have this size
@@ -152,9 +151,9 @@ void Lanes::Launch(LaneUse use, CollectiveArguments* arguments, CudaStream strea
   if (arguments->total == 0) return;
   size_t share = arguments->total;
   if (arguments->shape == kTwoShot) share = Padded((share + arguments->members - 1) / arguments->members);
-  const Grid grid = GridFor(share, layout_.lanes());
+  const bool moves = arguments->shape == kMove && arguments->multicast == nullptr;
+  const Grid grid = GridFor(share, arguments->members - 1, layout_.lanes(), moves ? kMoveThreads : kOtherThreads);
   device_->LaunchCollective(*arguments, grid.blocks, grid.threads, stream);
-  ++set(use).enqueued;
 }
 
 void Lanes::SetTicket(LaneUse use, bool in_graph, LaneSet* lanes) {
@@ -181,15 +180,15 @@ uint64_t Lanes::EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStre
   arguments.receive_sizes = reinterpret_cast<const Word*>(rows.receive_sizes);
   arguments.slices = static_cast<int>(rows.slices);
   // What each member would get if all of the input were sent, in equal parts.
-  const Grid grid = GridFor(Padded(rows.input_rows * rows.row_bytes / group.group.size()), layout_.lanes());
+  const Grid grid =
+      GridFor(Padded(rows.input_rows * rows.row_bytes / group.group.size()), 1, layout_.lanes(), kOtherThreads);
   SetTicket(use, in_graph, &arguments.lanes);
   arguments.lanes.ends = true;
   device_->LaunchRaggedAllToAll(arguments, grid.blocks, grid.threads, stream);
-  ++set(use).enqueued;
   return arguments.lanes.ticket;
 }
 
-uint64_t Lanes::ProgressOf(LaneUse use, ProgressWord word) {
+Word Lanes::ProgressOf(LaneUse use, ProgressWord word) {
   return __atomic_load_n(set(use).lanes.progress + word, __ATOMIC_ACQUIRE);
 }
 
@@ -245,7 +244,7 @@ uint64_t Lanes::EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArg
     }
     if (reduction.has_value()) ChooseForm(*group, *reduction, bytes, &arguments);
     arguments.lanes.ends = i >= with_bytes;
-    Launch(use, &arguments, stream);
+    Launch(&arguments, stream);
     if (arguments.lanes.ends) break;
   }
   return arguments.lanes.ticket;
@@ -262,11 +261,6 @@ void Lanes::ChooseForm(const GroupArguments& group, const KernelReduction& reduc
   // If each PE reduced for itself, the switch could give it other bits than another PE.
   const bool one_shot = arguments->multicast == nullptr && bytes <= OneShotBytes(members);
   arguments->shape = one_shot ? kReduce : kTwoShot;
-}
-
-void Lanes::EnqueueJoin(uint64_t kernels, CudaStream stream) {
-  auto* const launches = reinterpret_cast<uint64_t*>(set(LaneUse::kOverlapping).lanes.launches);
-  device_->WaitForLocalWord(launches, kernels, stream);
 }
 
 KernelProgress Lanes::progress(LaneUse use) {

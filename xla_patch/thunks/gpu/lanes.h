@@ -40,17 +40,14 @@ class Lanes {
   // The same for a permute: one kernel, whether this PE sends, receives, or both.
   uint64_t Enqueue(LaneUse use, const PermuteArguments& permute, CudaStream stream, bool in_graph = false);
   // Whether the GPU has reached, or finished, the operation with this ticket.
-  bool HasReached(LaneUse use, uint64_t ticket) { return ProgressOf(use, kReached) >= ticket; }
-  bool HasFinished(LaneUse use, uint64_t ticket) { return ProgressOf(use, kFinished) >= ticket; }
+  bool HasReached(LaneUse use, uint64_t ticket) { return HasCome(TagOfWord(ProgressOf(use, kOperation)), ticket); }
+  bool HasFinished(LaneUse use, uint64_t ticket) { return HasCome(NumberOfWord(ProgressOf(use, kFinished)), ticket); }
   // Calls with `in_graph` so far, and operations that CUDA graphs have run.
   uint64_t captured() { return set(LaneUse::kInLine).captured; }
   uint64_t finished_in_graphs() {
-    return ProgressOf(LaneUse::kInLine, kCount) - ProgressOf(LaneUse::kInLine, kFinished);
+    const Word finished = ProgressOf(LaneUse::kInLine, kFinished);
+    return TagOfWord(finished) - NumberOfWord(finished);
   }
-  // Kernels enqueued so far. Launches that graphs repeat do not count.
-  uint64_t enqueued(LaneUse use) { return set(use).enqueued; }
-  // Makes `stream` wait for the first `kernels` kernels of kOverlapping.
-  void EnqueueJoin(uint64_t kernels, CudaStream stream);
   // For Watchdog::WatchKernels.
   KernelProgress progress(LaneUse use);
 
@@ -61,7 +58,6 @@ class Lanes {
  private:
   struct Set {
     LaneSet lanes{};
-    uint64_t enqueued = 0;
     uint64_t tickets = 0;
     uint64_t captured = 0;
   };
@@ -75,14 +71,18 @@ class Lanes {
   // All members exchange messages with this PE, which is one of them.
   void SetExchange(LaneUse use, const std::string& name, uint32_t tag, const std::vector<int>& members,
                    ExchangeArguments* arguments);
-  uint64_t ProgressOf(LaneUse use, ProgressWord word);
+  Word ProgressOf(LaneUse use, ProgressWord word);
+  // The GPU has the low halves of tickets.
+  static bool HasCome(unsigned last, uint64_t ticket) {
+    return ticket == 0 || static_cast<int32_t>(last - static_cast<uint32_t>(ticket)) >= 0;
+  }
   // Numbers the operation that is enqueued.
   void SetTicket(LaneUse use, bool in_graph, LaneSet* lanes);
   CollectiveArguments Common(LaneUse use, const GroupArguments& group);
   // Launches kernels for all buffers. `group`: of a reduction, else null. Returns the ticket.
   uint64_t EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArguments* group, CollectiveArguments arguments,
                         CudaStream stream, bool in_graph);
-  void Launch(LaneUse use, CollectiveArguments* arguments, CudaStream stream);
+  void Launch(CollectiveArguments* arguments, CudaStream stream);
   // The operand's rows are in the result.
   uint64_t EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph);
   uint64_t NumberOf(const std::string& name, uint32_t tag, const std::vector<int>& members);

@@ -9,10 +9,6 @@
 namespace xla_shmem::gpu {
 namespace {
 
-std::string IsLate(const std::string& name, int pe) {
-  return name + " on PE " + std::to_string(pe) + " has not finished";
-}
-
 // How long a read may take: when the transfer is late, and while it is not.
 constexpr std::chrono::milliseconds kLateRead{1000};
 constexpr std::chrono::milliseconds kEarlyRead{20};
@@ -59,7 +55,7 @@ LateTransfer DescribeLateTransfer(PairRings& rings, const std::string& name) {
              (expected.credit ? " to consume " : " to put ") + std::to_string(expected.last) + " messages";
   }
   const int pe = rings.pe();
-  const std::string late = IsLate(name, pe);
+  const std::string late = name + " on PE " + std::to_string(pe) + " has not finished";
   std::string waits_for = late + waits;
   Device* device = &rings.device();
   const auto describe = [device, late, waits_for, expectations] {
@@ -75,20 +71,6 @@ LateTransfer DescribeLateTransfer(PairRings& rings, const std::string& name) {
     return late + counters;
   };
   return {waits_for, describe, [device, name, pe, expectations] { return FindFault(*device, name, pe, expectations); }};
-}
-
-LateTransfer DescribeLateReplay(PairRings& rings, const std::string& name, uint32_t tag, int peer, bool grant) {
-  const int pe = rings.pe();
-  LateTransfer late{IsLate(name, pe) + "; it waits for PE " + std::to_string(peer) +
-                    (grant ? " to grant a slot" : " to put")};
-  if (!grant) return late;  // a PE puts only what was granted with its tag
-  late.find_fault = [device = &rings.device(), words = rings.OwnReplayWords(peer, 0).grant, name, pe, tag, peer] {
-    for (const uint64_t word : device->ReadWords(words, PairLayout::kReplaySlots, kEarlyRead)) {
-      if (word != 0 && TagOfWord(word) != tag) return DescribeOtherCollective(name, pe, peer, TagOfWord(word));
-    }
-    return std::string();
-  };
-  return late;
 }
 
 }  // namespace xla_shmem::gpu

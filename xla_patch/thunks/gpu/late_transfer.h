@@ -2,7 +2,6 @@
 #ifndef XLA_SHMEM_THUNKS_GPU_LATE_TRANSFER_H_
 #define XLA_SHMEM_THUNKS_GPU_LATE_TRANSFER_H_
 
-#include <cstdint>
 #include <string>
 
 #include "xla_patch/nvshmem/gpu/watchdog.h"
@@ -12,9 +11,6 @@ namespace xla_shmem::gpu {
 
 // Takes the waits that `rings` has enqueued since the last call.
 LateTransfer DescribeLateTransfer(PairRings& rings, const std::string& name);
-
-// For a replay (replay.h) of operation `tag` that waits for a grant of `peer`, or else for its put.
-LateTransfer DescribeLateReplay(PairRings& rings, const std::string& name, uint32_t tag, int peer, bool grant);
 
 }  // namespace xla_shmem::gpu
 

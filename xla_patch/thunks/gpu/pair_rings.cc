@@ -13,8 +13,8 @@ constexpr uint32_t kMinSlots = 4;
 constexpr uint32_t kMaxSlots = 16;
 static_assert(kMaxSlots <= Device::kMaxReadWords);
 
-}  // namespace
-
+// Puts `pieces` of `buffers` into `slot` at PE `to`, then sets `word` there: one message. The last put carries the
+// signal, and NVSHMEM delivers the signal after the data.
 void EnqueuePieces(BatchedStream& stream, char* slot, const std::vector<const char*>& buffers,
                    const std::vector<Piece>& pieces, uint64_t* word, uint64_t value, int to) {
   for (const Piece& piece : pieces) {
@@ -28,6 +28,8 @@ void EnqueuePieces(BatchedStream& stream, char* slot, const std::vector<const ch
   }
 }
 
+}  // namespace
+
 Result<PairLayout> PairLayout::Create(int n_pes, size_t arena_bytes) {
   PairLayout layout;
   layout.n_pes_ = n_pes;
@@ -35,37 +37,34 @@ Result<PairLayout> PairLayout::Create(int n_pes, size_t arena_bytes) {
   static_assert(kMaxSlots * sizeof(uint64_t) <= kLine);
   const size_t words = n_pes * kLinesPerPeer * kLine;
   const size_t per_peer = arena_bytes > words ? (arena_bytes - words) / peers : 0;
-  constexpr size_t kLeast = kMinSlots + kReplaySlots;
-  layout.slot_bytes_ = std::min(kMaxSlotBytes, per_peer / kLeast / kMinSlotBytes * kMinSlotBytes);
+  layout.slot_bytes_ = std::min(kMaxSlotBytes, per_peer / kMinSlots / kMinSlotBytes * kMinSlotBytes);
   if (layout.slot_bytes_ < kMinSlotBytes) {
     return Status::Error("a symmetric heap of " + std::to_string(arena_bytes) + " bytes is too small for " +
                          std::to_string(n_pes) + " PEs, which need " +
-                         std::to_string(words + peers * kLeast * kMinSlotBytes) +
+                         std::to_string(words + peers * kMinSlots * kMinSlotBytes) +
                          " at least: raise XLA_SHMEM_HEAP_SIZE");
   }
-  const size_t slots = std::min<size_t>(kMaxSlots, per_peer / layout.slot_bytes_ - kReplaySlots);
+  const size_t slots = std::min<size_t>(kMaxSlots, per_peer / layout.slot_bytes_);
   layout.num_slots_ = static_cast<uint32_t>(slots / 2 * 2);
   return layout;
 }
 
 size_t PairLayout::RecommendedBytes(int n_pes) {
   const size_t peers = std::max(n_pes - 1, 1);
-  // In jobs of more than eight PEs the memory should not grow as fast; their slots are smaller.
-  const size_t slots = n_pes <= 8 ? 6 + kReplaySlots : 5;
+  // In jobs of more than eight PEs the memory should not grow as fast.
+  const size_t slots = n_pes <= 8 ? 6 : kMinSlots;
   return n_pes * kLinesPerPeer * kLine + peers * slots * kMaxSlotBytes;
 }
 
 size_t PairLayout::PeerRegion(int me, int peer) const {
   // A PE does not put to itself, so there are n - 1 regions.
   const size_t index = peer < me ? peer : peer - 1;
-  return WordOffset(n_pes_, 0, 0) + index * (num_slots_ + kReplaySlots) * slot_bytes_;
+  return WordOffset(n_pes_, 0, 0) + index * num_slots_ * slot_bytes_;
 }
 
 size_t PairLayout::Slot(int me, int peer, uint64_t message) const {
-  return PeerRegion(me, peer) + (kReplaySlots + message % num_slots_) * slot_bytes_;
+  return PeerRegion(me, peer) + message % num_slots_ * slot_bytes_;
 }
-
-size_t PairLayout::ReplaySlot(int me, int peer, size_t slot) const { return PeerRegion(me, peer) + slot * slot_bytes_; }
 
 void PairRings::EnqueueCreditWait(int to, BatchedStream& stream) {
   const uint64_t half = layout_.num_slots() / 2;
@@ -96,10 +95,6 @@ const char* PairRings::EnqueueArrival(int from, uint32_t tag, BatchedStream& str
 void PairRings::EnqueueCredit(int from, BatchedStream& stream) {
   if (received_[from] % (layout_.num_slots() / 2) != 0) return;
   stream.Signal(Word(layout_.Credit(pe_)), received_[from], from);
-}
-
-ReplayWords PairRings::OwnReplayWords(int peer, size_t slot) const {
-  return {Word(layout_.ReplayGrant(peer, slot)), Word(layout_.ReplayArrived(peer, slot))};
 }
 
 void PairRings::Expect(const Expectation& expectation) {

@@ -12,8 +12,6 @@
 //
 // The words lie in an array with an element for each peer: PE b keeps the words of the pair (a, b) in its element a. PE
 // a has no peer a, so its own element a is unused. A copied signal (Signals::kCopies) is written there first.
-//
-// CUDA graphs repeat a sequence with constant values, so replays have slots and words of their own (replay.h).
 #ifndef XLA_SHMEM_THUNKS_GPU_PAIR_RINGS_H_
 #define XLA_SHMEM_THUNKS_GPU_PAIR_RINGS_H_
 
@@ -28,23 +26,10 @@
 
 namespace xla_shmem::gpu {
 
-struct ReplayWords {
-  uint64_t* grant;
-  uint64_t* arrived;
-};
-
-// Puts `pieces` of `buffers` into `slot` at PE `to`, then sets `word` there: one message. The last put carries the
-// signal, and NVSHMEM delivers the signal after the data.
-void EnqueuePieces(BatchedStream& stream, char* slot, const std::vector<const char*>& buffers,
-                   const std::vector<Piece>& pieces, uint64_t* word, uint64_t value, int to);
-
 class PairLayout {
  public:
   // Divides `arena_bytes` of every PE among its peers. Error if that is too little.
   static Result<PairLayout> Create(int n_pes, size_t arena_bytes);
-
-  // Slots of replays for each ordered pair.
-  static constexpr size_t kReplaySlots = 3;
 
   int n_pes() const { return n_pes_; }
   size_t slot_bytes() const { return slot_bytes_; }
@@ -55,11 +40,8 @@ class PairLayout {
   // The words of slots follow one another.
   size_t Arrived(int peer, uint64_t message) const { return WordOffset(peer, 0, message % num_slots_); }
   size_t Credit(int peer) const { return WordOffset(peer, 1, 0); }
-  size_t ReplayGrant(int peer, size_t slot) const { return WordOffset(peer, 2, slot); }
-  size_t ReplayArrived(int peer, size_t slot) const { return WordOffset(peer, 3, slot); }
   // Memory at `me` that `peer` puts into.
   size_t Slot(int me, int peer, uint64_t message) const;
-  size_t ReplaySlot(int me, int peer, size_t slot) const;
 
   // Bytes for a few slots a peer. Less memory makes smaller slots; more is used up to kMaxSlots slots.
   static size_t RecommendedBytes(int n_pes);
@@ -67,7 +49,7 @@ class PairLayout {
  private:
   // Words with one writer and one reader share a cache line (128 bytes on GPUs).
   static constexpr size_t kLine = 128;
-  static constexpr size_t kLinesPerPeer = 4;
+  static constexpr size_t kLinesPerPeer = 2;
   size_t WordOffset(int peer, size_t line, size_t word) const {
     return (peer * kLinesPerPeer + line) * kLine + word * sizeof(uint64_t);
   }
@@ -116,12 +98,6 @@ class PairRings {
   const char* EnqueueArrival(int from, uint32_t tag, BatchedStream& stream);
   // Comes behind the last use of the last arrival. Returns slots once half a ring has been used.
   void EnqueueCredit(int from, BatchedStream& stream);
-
-  // This PE's words for `peer`, and the local addresses of the words that peers keep for this PE.
-  ReplayWords OwnReplayWords(int peer, size_t slot) const;
-  ReplayWords PeerReplayWords(size_t slot) const { return OwnReplayWords(pe_, slot); }
-  const char* OwnReplaySlot(int peer, size_t slot) const { return arena_ + layout_.ReplaySlot(pe_, peer, slot); }
-  char* PeerReplaySlot(int peer, size_t slot) const { return arena_ + layout_.ReplaySlot(peer, pe_, slot); }
 
   // The waits enqueued since the last call, which are those of one operation.
   std::vector<Expectation> TakeExpectations();

@@ -29,7 +29,6 @@ uint64_t MonotonicNanoseconds() {
 Timeline::Timeline(Device* device, bool timed) : device_(device), timed_(timed) {
   if (timed) {
     anchor_stream_ = device->CreateStream();
-    in_graphs_ = device->AllocateHostWords(1);
     SetAnchor();
   }
   thread_ = std::thread([this] { Run(); });

@@ -51,7 +51,6 @@ class Timeline {
   Timeline& operator=(const Timeline&) = delete;
 
   bool timed() const { return timed_; }
-  Device::Timing timing() const { return timed_ ? Device::Timing::kTimed : Device::Timing::kUntimed; }
   // An event for TimedFollow, behind everything that `stream` has now.
   EventRef Mark(CudaStream stream);
   // `begun`, `ended`: from Mark.
@@ -59,9 +58,6 @@ class Timeline {
   void Follow(Track track, std::shared_ptr<Follower> follower, Question reached, Question ended);
   // Whether all events have been reached.
   Question AllReached(std::vector<EventRef> events) const;
-  // Only if timed: the graph that `stream` is captured into counts its launches here.
-  void CountInGraph(CudaStream stream) { device_->Count(in_graphs_, stream); }
-  uint64_t counted_in_graphs() const { return timed_ ? __atomic_load_n(in_graphs_, __ATOMIC_ACQUIRE) : 0; }
   // Returns once nothing is followed, at the latest after a second.
   void Settle();
 
@@ -96,7 +92,6 @@ class Timeline {
   Device* const device_;
   const bool timed_;
   CudaStream anchor_stream_ = nullptr;
-  uint64_t* in_graphs_ = nullptr;  // pinned
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Entry> tracks_[kTracks];

@@ -69,19 +69,8 @@ Status Transfers::End(const TransferKey& key, const PermuteArguments& permute) {
   if (watchdog_ != nullptr) {
     watchdog_->Watch(std::move(begun_), {sent, received}, DescribeLateTransfer(*rings_, permute.name));
   }
-  started_[key] = {{std::move(sent), std::move(received)}, 0};
+  started_[key] = {std::move(sent), std::move(received)};
   return ErrorOf(permute.name, device_->TakeError());
-}
-
-ReplayWaits Transfers::WaitsOf(const PermuteArguments& permute) {
-  if (watchdog_ == nullptr) return {};
-  const PermutePeers peers = PeersOf(permute, rings_->pe());
-  const auto number_of = [&](int peer, bool grant) {
-    return peer < 0 ? 0
-                    : watchdog_->NumberOfWait(DescribeLateReplay(*rings_, permute.name, permute.tag, peer, grant),
-                                              permute.tag);
-  };
-  return {watchdog_->waits_word(), number_of(peers.target, true), number_of(peers.source, false)};
 }
 
 Status Transfers::StartPermute(const TransferKey& key, const PermuteArguments& permute, CudaStream stream) {
@@ -123,7 +112,7 @@ Status Transfers::StartKernel(const TransferKey& key, const Arguments& arguments
     device_->Order(group_stream_, stream);
     const uint64_t ticket = lanes_->Enqueue(LaneUse::kOverlapping, arguments, group_stream_);
     FollowKernel(LaneUse::kOverlapping, arguments.follower, ticket, std::move(begun), group_stream_);
-    started_[key] = {{}, lanes_->enqueued(LaneUse::kOverlapping)};
+    started_[key] = {MarkShared(*device_, group_stream_)};
   }
   return ErrorOf(arguments.name, device_->TakeError());
 }
@@ -145,24 +134,12 @@ void Transfers::FollowKernel(LaneUse use, const std::shared_ptr<Follower>& follo
       });
 }
 
-Status Transfers::ReplayPermute(const PermuteArguments& permute, CudaStream stream) {
+Status Transfers::RunPermute(const PermuteArguments& permute, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Status status = TakeTag(permute.name, permute.tag);
   if (status.ok()) status = CheckOverlaps(permute.buffers);
   if (status.ok()) status = CheckJob();
-  if (!status.ok()) return ErrorOf(permute.name, status);
-  if (IsByKernel(permutes_, permute.buffers)) return RunKernel(permute, stream);
-  const bool in_graph = device_->Capturing(stream);
-  EventRef begun;
-  if (in_graph) {
-    ++captured_permutes_;
-  } else if (permute.follower != nullptr && timeline_ != nullptr) {
-    begun = MarkShared(*device_, stream, timeline_->timing());
-  }
-  EnqueuePermuteReplay(*rings_, permute, WaitsOf(permute), stream);
-  if (begun != nullptr) FollowReplay(permute.follower, std::move(begun), stream);
-  if (in_graph && timeline_ != nullptr && timeline_->timed()) timeline_->CountInGraph(stream);
-  return ErrorOf(permute.name, device_->TakeError());
+  return status.ok() ? RunKernel(permute, stream) : ErrorOf(permute.name, status);
 }
 
 Status Transfers::RunGroup(const GroupArguments& group, CudaStream stream) {
@@ -173,40 +150,39 @@ Status Transfers::RunGroup(const GroupArguments& group, CudaStream stream) {
   return status.ok() ? RunKernel(group, stream) : ErrorOf(group.name, status);
 }
 
+Status Transfers::CheckInLine(CudaStream stream, bool in_graph) {
+  if (in_graph) return {};
+  if (in_line_stream_ == nullptr) in_line_stream_ = stream;
+  if (in_line_stream_ == stream) return {};
+  return Status::Error(
+      "it runs on a second stream of XLA, and its messages could meet those of the first: take it out of compute_on "
+      "and "
+      "other annotations of streams, or out of XLA_SHMEM_OPS");
+}
+
 template <typename Arguments>
 Status Transfers::RunKernel(const Arguments& arguments, CudaStream stream) {
   WatchLanes(LaneUse::kInLine);
   const bool in_graph = device_->Capturing(stream);
+  if (const Status status = CheckInLine(stream, in_graph); !status.ok()) return ErrorOf(arguments.name, status);
   EventRef begun = in_graph ? nullptr : Time(arguments.follower, stream);
   const uint64_t ticket = lanes_->Enqueue(LaneUse::kInLine, arguments, stream, in_graph);
   if (!in_graph) FollowKernel(LaneUse::kInLine, arguments.follower, ticket, std::move(begun), stream);
   return ErrorOf(arguments.name, device_->TakeError());
 }
 
-void Transfers::FollowReplay(const std::shared_ptr<Follower>& follower, EventRef begun, CudaStream stream) {
-  EventRef ended = MarkShared(*device_, stream, timeline_->timing());
-  if (timeline_->timed()) {
-    timeline_->TimedFollow(Track::kInLine, follower, std::move(begun), {std::move(ended)});
-  } else {
-    timeline_->Follow(Track::kInLine, follower, timeline_->AllReached({std::move(begun)}),
-                      timeline_->AllReached({std::move(ended)}));
-  }
-}
-
 Transfers::InGraphs Transfers::in_graphs() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return {captured_permutes_ + lanes_->captured(),
-          lanes_->finished_in_graphs() + (timeline_ == nullptr ? 0 : timeline_->counted_in_graphs())};
+  return {lanes_->captured(), lanes_->finished_in_graphs()};
 }
 
 Status Transfers::Finish(const TransferKey& key, const std::string& name, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = started_.find(key);
   if (found == started_.end()) return Status::Error(name + ": its done ran without its start");
-  const Started started = std::move(found->second);
+  const std::vector<EventRef> events = std::move(found->second);
   started_.erase(found);
-  for (const EventRef& event : started.events) device_->WaitFor(event.get(), stream);
-  if (started.kernels > 0) lanes_->EnqueueJoin(started.kernels, stream);
+  for (const EventRef& event : events) device_->WaitFor(event.get(), stream);
   const Status failure = CheckJob();
   const Status status = device_->TakeError();
   return failure.ok() ? ErrorOf(name, status) : failure;

@@ -2,8 +2,8 @@
 //
 // Large permutes run on two streams, one for sends and one for receives; other collectives are kernels on a third one.
 // Each runs them in the order of the starts. Start* forks from XLA's stream and Finish joins it again, so compute on
-// XLA's stream overlaps with the transfer. ReplayPermute (by a kernel, or replay.h) and RunGroup run on XLA's stream
-// itself and may be captured into a CUDA graph.
+// XLA's stream overlaps with the transfer. RunPermute and RunGroup are kernels, copies and fills on XLA's stream
+// itself. CUDA graphs may hold these, also in loops and branches.
 //
 // Errors name the operation. The watchdog reports errors that show later, such as a peer that never arrives.
 #ifndef XLA_SHMEM_THUNKS_GPU_TRANSFERS_H_
@@ -21,7 +21,6 @@
 #include "xla_patch/thunks/gpu/collectives.h"
 #include "xla_patch/thunks/gpu/lanes.h"
 #include "xla_patch/thunks/gpu/pair_rings.h"
-#include "xla_patch/thunks/gpu/replay.h"
 #include "xla_patch/thunks/gpu/timeline.h"
 #include "xla_patch/types/gpu_permute.h"
 #include "xla_patch/types/status.h"
@@ -50,13 +49,12 @@ class Transfers {
   // Joins the transfer that was started last under `key`.
   Status Finish(const TransferKey& key, const std::string& name, CudaStream stream);
 
-  Status ReplayPermute(const PermuteArguments& permute, CudaStream stream);
-  // Without a start and a done; may be captured into a CUDA graph.
+  // Without a start and a done; may be captured into a CUDA graph. A permute is a kernel, whatever its size.
+  Status RunPermute(const PermuteArguments& permute, CudaStream stream);
   Status RunGroup(const GroupArguments& group, CudaStream stream);
 
   // One-call operations that were captured so far, and operations that CUDA graphs have run. The device counts the
-  // latter, because a graph's launch calls no method. Operations of one member do not count. Permutes over the rings
-  // that graphs have run count only if the timeline is timed.
+  // latter, because a graph's launch calls no method. Operations of one member do not count.
   struct InGraphs {
     uint64_t captured;
     uint64_t run;
@@ -64,12 +62,6 @@ class Transfers {
   InGraphs in_graphs();
 
  private:
-  // What a done waits for.
-  struct Started {
-    std::vector<EventRef> events;
-    uint64_t kernels = 0;  // 0: it waits for none
-  };
-
   // The job's failure, if there is one.
   Status CheckJob() const;
   // Checks the job, and that `stream` is not captured.
@@ -85,11 +77,11 @@ class Transfers {
   Status StartKernel(const TransferKey& key, const Arguments& arguments, bool alone, CudaStream stream);
   template <typename Arguments>
   Status RunKernel(const Arguments& arguments, CudaStream stream);
+  // The lanes of kInLine serve one stream, on which XLA launches its graphs too.
+  Status CheckInLine(CudaStream stream, bool in_graph);
   void FollowKernel(LaneUse use, const std::shared_ptr<Follower>& follower, uint64_t ticket, EventRef begun,
                     CudaStream stream);
   void WatchLanes(LaneUse use);
-  ReplayWaits WaitsOf(const PermuteArguments& permute);
-  void FollowReplay(const std::shared_ptr<Follower>& follower, EventRef begun, CudaStream stream);
 
   PairRings* const rings_;
   Device* const device_;
@@ -101,11 +93,11 @@ class Transfers {
   CudaStream receive_stream_;
   CudaStream group_stream_;
   std::mutex mutex_;
-  EventRef begun_;                  // of the transfer being enqueued
-  EventRef timed_;                  // likewise, null without times
-  uint64_t captured_permutes_ = 0;  // over the rings
+  EventRef begun_;  // of the transfer being enqueued
+  EventRef timed_;  // likewise, null without times
   bool lanes_watched_[2] = {false, false};
-  std::map<TransferKey, Started> started_;
+  CudaStream in_line_stream_ = nullptr;                   // of the calls so far, null before the first
+  std::map<TransferKey, std::vector<EventRef>> started_;  // what a done waits for
 };
 
 }  // namespace xla_shmem::gpu

@@ -158,20 +158,15 @@ Result<gpu::PermuteArguments> ReadPermute(const GpuCallFrame& frame) {
 ffi::Error CallPermute(gpu::CudaStream stream, ffi::RunId /*run*/, ffi::RemainingArgs operands,
                        ffi::RemainingRets results, ffi::Dictionary attributes) {
   const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& /*call*/,
-                           const gpu::PermuteArguments& permute) { return transfers.ReplayPermute(permute, stream); };
+                           const gpu::PermuteArguments& permute) { return transfers.RunPermute(permute, stream); };
   return EnqueueCall<CollectiveOp::kCollectivePermute>(ReadPermute, enqueue, stream, operands, results, attributes);
 }
 
 template <auto kCall>
 GpuPartRegistration Register(PartTarget target) noexcept {
-  return {target,
-          [](XLA_FFI_CallFrame* frame) {
+  return {target, [](XLA_FFI_CallFrame* frame) {
             static auto* const handler =
                 GpuCallBinding().To(kCall, {::xla::ffi::Traits::kCmdBufferCompatible}).release();
-            return handler->Call(frame);
-          },
-          [](XLA_FFI_CallFrame* frame) {
-            static auto* const handler = GpuCallBinding().To(kCall).release();
             return handler->Call(frame);
           }};
 }

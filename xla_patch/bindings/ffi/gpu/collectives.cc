@@ -100,7 +100,7 @@ const GpuHandlerRegistration gpu_collectives[] = {
     RegisterGroup<CollectiveOp::kCollectiveBroadcast>(),
     RegisterGroup<CollectiveOp::kRaggedAllToAll, ReadRagged>(),
     RegisterGpuHandlers<CollectiveOp::kCollectivePermute, gpu::PermuteArguments, ReadWholePermute,
-                        &gpu::Transfers::StartPermute, &gpu::Transfers::ReplayPermute>(),
+                        &gpu::Transfers::StartPermute, &gpu::Transfers::RunPermute>(),
 };
 
 }  // namespace

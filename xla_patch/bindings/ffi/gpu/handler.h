@@ -41,11 +41,11 @@ template <CollectiveOp kOp, typename Arguments, Result<Arguments> (*Read)(const 
 }
 
 template <CollectiveOp kOp, typename Arguments, Result<Arguments> (*Read)(const GpuCallFrame&),
-          Status (gpu::Transfers::*Replay)(const Arguments&, gpu::CudaStream)>
-::xla::ffi::Error ReplayCall(gpu::CudaStream stream, ::xla::ffi::RunId /*run*/, ::xla::ffi::RemainingArgs operands,
-                             ::xla::ffi::RemainingRets results, ::xla::ffi::Dictionary attributes) {
+          Status (gpu::Transfers::*Run)(const Arguments&, gpu::CudaStream)>
+::xla::ffi::Error WholeCall(gpu::CudaStream stream, ::xla::ffi::RunId /*run*/, ::xla::ffi::RemainingArgs operands,
+                            ::xla::ffi::RemainingRets results, ::xla::ffi::Dictionary attributes) {
   const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& /*call*/, const Arguments& arguments) {
-    return (transfers.*Replay)(arguments, stream);
+    return (transfers.*Run)(arguments, stream);
   };
   return EnqueueCall<kOp>(Read, enqueue, stream, operands, results, attributes);
 }
@@ -53,7 +53,7 @@ template <CollectiveOp kOp, typename Arguments, Result<Arguments> (*Read)(const 
 // `Arguments` are those of thunks/gpu. XLA takes the handlers as plain functions.
 template <CollectiveOp kOp, typename Arguments, Result<Arguments> (*Read)(const GpuCallFrame&),
           Status (gpu::Transfers::*Start)(const gpu::TransferKey&, const Arguments&, gpu::CudaStream),
-          Status (gpu::Transfers::*Replay)(const Arguments&, gpu::CudaStream)>
+          Status (gpu::Transfers::*Run)(const Arguments&, gpu::CudaStream)>
 GpuHandlerRegistration RegisterGpuHandlers() noexcept {
   static_assert(InfoOf(kOp).Has(op_trait::kOnGpu), "the table of ops does not carry this one on GPU");
   return {kOp,
@@ -64,12 +64,8 @@ GpuHandlerRegistration RegisterGpuHandlers() noexcept {
           [](XLA_FFI_CallFrame* frame) {
             static auto* const handler =
                 GpuCallBinding()
-                    .To(ReplayCall<kOp, Arguments, Read, Replay>, {::xla::ffi::Traits::kCmdBufferCompatible})
+                    .To(WholeCall<kOp, Arguments, Read, Run>, {::xla::ffi::Traits::kCmdBufferCompatible})
                     .release();
-            return handler->Call(frame);
-          },
-          [](XLA_FFI_CallFrame* frame) {
-            static auto* const handler = GpuCallBinding().To(ReplayCall<kOp, Arguments, Read, Replay>).release();
             return handler->Call(frame);
           }};
 }

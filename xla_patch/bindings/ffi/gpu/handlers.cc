@@ -41,19 +41,15 @@ const std::vector<GpuHandler>& GpuHandlers() { return Registered(); }
 XLA_FFI_Error* GpuInstantiateHandler(XLA_FFI_CallFrame* frame) { return kInstantiate(frame); }
 
 GpuHandlerRegistration::GpuHandlerRegistration(CollectiveOp op, XLA_FFI_Error* (*start)(XLA_FFI_CallFrame*),
-                                               XLA_FFI_Error* (*whole)(XLA_FFI_CallFrame*),
-                                               XLA_FFI_Error* (*uncaptured)(XLA_FFI_CallFrame*)) noexcept {
+                                               XLA_FFI_Error* (*whole)(XLA_FFI_CallFrame*)) noexcept {
   const CollectiveOpInfo& info = InfoOf(op);
   Registered().push_back({info.start_target, start});
   Registered().push_back({info.done_target, [](XLA_FFI_CallFrame* frame) { return kDone(frame); }});
   Registered().push_back({info.target, whole});
-  Registered().push_back({info.uncaptured_target, uncaptured});
 }
 
-GpuPartRegistration::GpuPartRegistration(PartTarget target, XLA_FFI_Error* (*captured)(XLA_FFI_CallFrame*),
-                                         XLA_FFI_Error* (*uncaptured)(XLA_FFI_CallFrame*)) noexcept {
-  Registered().push_back({PartTargetName(target, true), captured});
-  Registered().push_back({PartTargetName(target, false), uncaptured});
+GpuPartRegistration::GpuPartRegistration(PartTarget target, XLA_FFI_Error* (*call)(XLA_FFI_CallFrame*)) noexcept {
+  Registered().push_back({PartTargetName(target), call});
 }
 
 }  // namespace xla_shmem

@@ -20,20 +20,18 @@ struct GpuHandler {
 const std::vector<GpuHandler>& GpuHandlers();
 XLA_FFI_Error* GpuInstantiateHandler(XLA_FFI_CallFrame* frame);
 
-// Adds the handlers of an op to GpuHandlers(): its start, the done that all ops share, and the whole operation with and
-// without the trait by which XLA captures it. Objects at namespace scope do that.
+// Adds the handlers of an op to GpuHandlers(): its start, the done that all ops share, and the whole operation, which
+// XLA may capture. Objects at namespace scope do that.
 class GpuHandlerRegistration {
  public:
   GpuHandlerRegistration(CollectiveOp op, XLA_FFI_Error* (*start)(XLA_FFI_CallFrame*),
-                         XLA_FFI_Error* (*whole)(XLA_FFI_CallFrame*),
-                         XLA_FFI_Error* (*uncaptured)(XLA_FFI_CallFrame*)) noexcept;
+                         XLA_FFI_Error* (*whole)(XLA_FFI_CallFrame*)) noexcept;
 };
 
-// Adds the handlers of a part of divided collectives in the same way.
+// Adds the handler of a part of divided collectives in the same way.
 class GpuPartRegistration {
  public:
-  GpuPartRegistration(PartTarget target, XLA_FFI_Error* (*captured)(XLA_FFI_CallFrame*),
-                      XLA_FFI_Error* (*uncaptured)(XLA_FFI_CallFrame*)) noexcept;
+  GpuPartRegistration(PartTarget target, XLA_FFI_Error* (*call)(XLA_FFI_CallFrame*)) noexcept;
 };
 
 }  // namespace xla_shmem

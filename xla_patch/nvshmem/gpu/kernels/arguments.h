@@ -21,17 +21,21 @@ XLA_SHMEM_HOST_DEVICE constexpr unsigned NumberOfWord(Word word) { return static
 constexpr int kMaxMembers = 128;
 constexpr int kMaxParts = 80;
 
-// Words of pinned memory that a kernel and the watchdog share. Two words for each PE follow: kLate and kOtherTag.
+// Threads of a block, at most. Two blocks have all registers of a multiprocessor.
+constexpr int kMoveThreads = 512;
+constexpr int kOtherThreads = 256;  // of the other kernels, which take twice the registers
+
+// Words of pinned memory that a kernel and the watchdog share. A kernel stores the first two at once when it begins,
+// and the next two when it ends. Two words for each PE follow: kLate and kOtherTag.
 enum ProgressWord : int {
   kBegun,      // the kernel in progress, counted from 1
+  kOperation,  // its ExchangeArguments::operation in the low half; in the high half the ticket that has begun last
   kEnded,      // the last kernel that has ended
-  kOperation,  // of the kernel in progress (CollectiveArguments::operation)
+  kFinished,   // the ticket that has ended last in the low half; in the high half how many operations have ended, those
+               // in CUDA graphs among them
   kOrder,      // from the watchdog
   kFault,      // why a kernel cannot go on (Fault), 0 if it can
   kFaultPe,    // the PE that its rows, or a message of another collective, go to or come from
-  kReached,    // ticket of the last operation that has begun
-  kFinished,   // and of the last that has ended
-  kCount,      // operations that have ended, those in CUDA graphs among them
   kOfPes,
 };
 enum PeProgressWord : int {
@@ -60,8 +64,8 @@ struct LaneSet {
   Word slots;    // two for each lane and sender
   Word staging;  // a slot for each lane and PE, for reductions in the switch; 0 if there is none
   Word slot_bytes;
-  // In device memory. launches[0]: kernels that have ended; [8]: ended blocks of the kernel that runs; [16]: operations
-  // that have ended.
+  // In device memory. launches[0]: kernels that have ended; [8]: ended blocks of the kernel that runs; [16]: what
+  // kFinished says.
   Word* launches;
   Word* progress;  // pinned
   Word ticket;     // of the operation, 0 for none: grows from one operation to the next
@@ -159,10 +163,6 @@ struct RaggedArguments : ExchangeArguments {
   const Word* output_offsets;
   const Word* receive_sizes;
   int slices;  // for each member
-};
-
-struct CountArguments {
-  Word* word;  // pinned
 };
 
 }  // namespace xla_shmem::gpu

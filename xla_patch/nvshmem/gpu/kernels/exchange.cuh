@@ -19,41 +19,75 @@ __device__ inline Word Minimum(Word a, Word b) { return a < b ? a : b; }
 __device__ inline Word Maximum(Word a, Word b) { return a > b ? a : b; }
 __device__ inline Word PadToPack(Word bytes) { return (bytes + kPack - 1) / kPack * kPack; }
 
-template <typename Unit>
-__device__ inline void CopyUnits(char* to, const char* from, Word bytes) {
-  constexpr int kUnroll = 4;
-  const Word units = bytes / sizeof(Unit);
-  auto* const out = reinterpret_cast<Unit*>(to);
-  const auto* const in = reinterpret_cast<const Unit*>(from);
-  Word unit = threadIdx.x;
-  for (; unit + (kUnroll - 1) * blockDim.x < units; unit += kUnroll * blockDim.x) {
-    Unit loaded[kUnroll];
-    for (int i = 0; i < kUnroll; ++i) loaded[i] = in[unit + i * blockDim.x];
-    for (int i = 0; i < kUnroll; ++i) out[unit + i * blockDim.x] = loaded[i];
-  }
-  for (; unit < units; unit += blockDim.x) out[unit] = in[unit];
-}
-
 struct alignas(16) Pack16 {
   Word low, high;
 };
 
-// All threads of the block copy together.
-__device__ inline void CopyTogether(char* to, const char* from, Word bytes) {
-  const Word addresses = reinterpret_cast<Word>(to) | reinterpret_cast<Word>(from);
-  if (addresses % kPack == 0) {
-    const Word packed = bytes / kPack * kPack;
-    CopyUnits<Pack16>(to, from, packed);
-    for (Word at = packed + threadIdx.x; at < bytes; at += blockDim.x) to[at] = from[at];
-  } else if ((addresses | bytes) % 4 == 0) {
-    CopyUnits<unsigned int>(to, from, bytes);
-  } else {
-    CopyUnits<unsigned char>(to, from, bytes);
+// Threads of a block that copy together: whole warps, all of them or those for one of several peers.
+struct Team {
+  unsigned rank;
+  unsigned size;
+};
+__device__ inline Team WholeBlock() { return {threadIdx.x, blockDim.x}; }
+
+// Copies units to the same offset of several places, and loads each once. With kOne there is one place, `to`.
+template <typename Unit, bool kOne>
+__device__ inline void CopyUnits(char* to, char* const* places, int count, const char* from, unsigned begin,
+                                 unsigned end, Team team) {
+  constexpr int kUnroll = 4;
+  const unsigned step = team.size * sizeof(Unit);
+  const auto store = [&](char* place, unsigned at, const Unit& unit) { *reinterpret_cast<Unit*>(place + at) = unit; };
+  const auto load = [&](unsigned at) { return *reinterpret_cast<const Unit*>(from + at); };
+  unsigned at = begin + team.rank * sizeof(Unit);
+  XLA_SHMEM_NO_UNROLL
+  for (; at + (kUnroll - 1) * step < end; at += kUnroll * step) {
+    Unit loaded[kUnroll];
+    XLA_SHMEM_UNROLL
+    for (int i = 0; i < kUnroll; ++i) loaded[i] = load(at + i * step);
+    XLA_SHMEM_NO_UNROLL
+    for (int place = 0; place < (kOne ? 1 : count); ++place) {
+      char* const dest = kOne ? to : places[place] + reinterpret_cast<Word>(to);
+      XLA_SHMEM_UNROLL
+      for (int i = 0; i < kUnroll; ++i) store(dest, at + i * step, loaded[i]);
+    }
+  }
+  XLA_SHMEM_NO_UNROLL
+  for (; at < end; at += step) {
+    const Unit loaded = load(at);
+    XLA_SHMEM_NO_UNROLL
+    for (int place = 0; place < (kOne ? 1 : count); ++place) {
+      store(kOne ? to : places[place] + reinterpret_cast<Word>(to), at, loaded);
+    }
   }
 }
 
+template <bool kOne>
+__device__ inline void CopyAligned(char* to, char* const* places, int count, const char* from, unsigned bytes,
+                                   Team team) {
+  const Word addresses = reinterpret_cast<Word>(to) | reinterpret_cast<Word>(from);
+  if (addresses % kPack == 0) {
+    const unsigned packed = bytes / kPack * kPack;
+    CopyUnits<Pack16, kOne>(to, places, count, from, 0, packed, team);
+    CopyUnits<unsigned char, kOne>(to, places, count, from, packed, bytes, team);
+  } else if ((addresses | bytes) % 4 == 0) {
+    CopyUnits<unsigned int, kOne>(to, places, count, from, 0, bytes, team);
+  } else {
+    CopyUnits<unsigned char, kOne>(to, places, count, from, 0, bytes, team);
+  }
+}
+
+// A team copies together, at most what a slot holds.
+XLA_SHMEM_CALLED void CopyTogether(char* to, const char* from, unsigned bytes, Team team) {
+  CopyAligned</*kOne=*/true>(to, nullptr, 1, from, bytes, team);
+}
+
+// All threads of the block copy together to the same offset of places at multiples of 16 bytes.
+XLA_SHMEM_CALLED void CopyToPlaces(char* const* places, int count, Word offset, const char* from, unsigned bytes) {
+  CopyAligned</*kOne=*/false>(reinterpret_cast<char*>(offset), places, count, from, bytes, WholeBlock());
+}
+
 // All threads of the block write zeros together.
-__device__ inline void ClearTogether(char* to, Word bytes) {
+XLA_SHMEM_CALLED void ClearTogether(char* to, Word bytes) {
   const Word packed = reinterpret_cast<Word>(to) % kPack == 0 ? bytes / kPack : 0;
   for (Word pack = threadIdx.x; pack < packed; pack += blockDim.x) reinterpret_cast<Pack16*>(to)[pack] = {0, 0};
   for (Word at = packed * kPack + threadIdx.x; at < bytes; at += blockDim.x) to[at] = 0;
@@ -65,35 +99,31 @@ struct Range {
   Word end;
 };
 
-// The bytes of the messages that this lane moves. With two shots, member j reduces bytes [j * share, (j + 1) * share).
-class LaneShare {
- public:
-  __device__ explicit LaneShare(const CollectiveArguments& arguments)
-      : total_(arguments.total),
-        slot_bytes_(arguments.lanes.slot_bytes),
-        share_(arguments.shape == kTwoShot ? PadToPack((total_ + arguments.members - 1) / arguments.members) : total_),
-        step_(arguments.shape == kTwoShot ? share_ : 0) {
-    const Word of_lane = PadToPack((share_ + gridDim.x - 1) / gridDim.x);
-    begin_ = blockIdx.x * of_lane;
-    end_ = Minimum(begin_ + of_lane, share_);
+// The bytes of the messages that this lane moves. With two shots, member j reduces bytes [j * step, (j + 1) * step). In
+// memory of the block, because it would take registers.
+struct LaneShare {
+  Word total;
+  Word step;  // between members
+  Word slot_bytes;
+  Word begin;
+  Word end;
+
+  __device__ void Set(const CollectiveArguments& arguments) {
+    const bool two_shot = arguments.shape == kTwoShot;
+    total = arguments.total;
+    slot_bytes = arguments.lanes.slot_bytes;
+    const Word share = two_shot ? PadToPack((total + arguments.members - 1) / arguments.members) : total;
+    step = two_shot ? share : 0;
+    const Word of_lane = PadToPack((share + gridDim.x - 1) / gridDim.x);
+    begin = blockIdx.x * of_lane;
+    end = Minimum(begin + of_lane, share);
   }
 
-  __device__ Word begin() const { return begin_; }
-  __device__ Word end() const { return end_; }
   // A chunk of a slot's size, of what goes to or comes from a member.
-  __device__ Range ChunkAt(Word begin, int member) const {
-    const Word offset = member * step_;
-    const Word end = Minimum(begin + slot_bytes_, end_);
-    return {Minimum(offset + begin, total_), Minimum(offset + end, total_)};
+  __device__ Range ChunkAt(Word at, int member) const {
+    const Word offset = member * step;
+    return {Minimum(offset + at, total), Minimum(offset + Minimum(at + slot_bytes, end), total)};
   }
-
- private:
-  const Word total_;
-  const Word slot_bytes_;
-  const Word share_;
-  const Word step_;  // between members
-  Word begin_;
-  Word end_;
 };
 
 // A piece of one part that lies in a range of a message.
@@ -147,12 +177,12 @@ class Lane {
   // `messages`: shared by the block, the word of the last message to each member.
   __device__ Lane(const ExchangeArguments& arguments, Word* messages) : arguments_(arguments), messages_(messages) {}
 
+  // The host reads the words of progress but no data by them, so their stores need no fence.
   __device__ void Begin() {
     const LaneSet& lanes = arguments_.lanes;
     if (blockIdx.x == 0 && threadIdx.x == 0) {
-      StoreRelease(lanes.progress + kOperation, arguments_.operation);
-      if (lanes.ticket != 0) StoreRelease(lanes.progress + kReached, lanes.ticket);
-      StoreRelease(lanes.progress + kBegun, *lanes.launches + 1);
+      const Word ticket = lanes.ticket != 0 ? lanes.ticket : NumberOfWord(lanes.launches[16]);
+      StorePairRelaxed(lanes.progress + kBegun, *lanes.launches + 1, TaggedWord(ticket, arguments_.operation));
     }
     ForPeers([&](int member) { messages_[member] = *Sent(member); });
     __syncthreads();
@@ -185,16 +215,14 @@ class Lane {
     if (threadIdx.x != 0) return;
     Word* const ended_blocks = lanes.launches + 8;
     if (CountBlock(ended_blocks) != gridDim.x - 1) return;
+    // The next kernel sees these words because it begins behind this one.
     *ended_blocks = 0;
+    Word* const finished = lanes.launches + 16;
     if (lanes.ends) {
-      Word* const operations = lanes.launches + 16;
-      *operations += 1;
-      StoreRelease(lanes.progress + kCount, *operations);
-      if (lanes.ticket != 0) StoreRelease(lanes.progress + kFinished, lanes.ticket);
+      *finished = TaggedWord(TagOfWord(*finished) + 1, lanes.ticket != 0 ? lanes.ticket : NumberOfWord(*finished));
     }
-    const Word launches = *lanes.launches + 1;
-    StoreRelease(lanes.progress + kEnded, launches);
-    StoreRelease(lanes.launches, launches);
+    *lanes.launches += 1;
+    StorePairRelaxed(lanes.progress + kEnded, *lanes.launches, *finished);
   }
 
   // Peers are divided among the threads. A thread may call the two methods below for its own.
@@ -215,8 +243,9 @@ class Lane {
     const Word* const word = Arrived(arguments_.arenas[arguments_.me], pe, expected);
     constexpr unsigned kLooks = 256;  // the orders of the watchdog are far away
     for (unsigned looks = 1;; ++looks) {
-      const Word seen = LoadAcquire(word);
-      if (seen == expected) return;
+      const Word seen = LoadRelaxed(word);
+      // The word stays until this PE has sent its next message.
+      if (seen == expected && LoadAcquire(word) == expected) return;
       if (NumberOfWord(seen) == NumberOfWord(expected)) RefuseOther(pe, TagOfWord(expected), TagOfWord(seen));
       if (looks % kLooks != 0) continue;
       Word* const progress = arguments_.lanes.progress;
@@ -237,8 +266,9 @@ class Lane {
     Trap();
   }
 
-  __device__ bool Sends(int member) const { return Takes(arguments_.send_to, member); }
-  __device__ bool Receives(int member) const { return Takes(arguments_.receive_from, member); }
+  __device__ bool Receives(int member) const {
+    return arguments_.receive_from == kAllMembers || arguments_.receive_from == member;
+  }
 
   // Where the next message to a member goes; where its message that was awaited last is.
   __device__ char* SlotAt(int member) const {
@@ -249,8 +279,6 @@ class Lane {
   }
 
  private:
-  __device__ bool Takes(int which, int member) const { return which == kAllMembers || which == member; }
-
   __device__ Word Row(int pe) const { return (Word{blockIdx.x} * arguments_.lanes.n_pes + pe) * sizeof(Word); }
   __device__ Word* Sent(int member) const {
     return reinterpret_cast<Word*>(arguments_.arenas[arguments_.me] + arguments_.lanes.sent +
@@ -280,32 +308,93 @@ class Lane {
   Word* const messages_;
 };
 
-// The copies of a chunk, in this order.
-enum Step : int {
-  kSend,   // the message for each peer into its slot
-  kShare,  // bytes of the results into the slots of all peers
-  kTake,   // what has arrived from the peers to the results
-  kOwn,    // this PE's message to itself to the results
+// The peers that a copy goes to or comes from, beginning behind this PE, so that not all PEs write to the same one.
+class Peers {
+ public:
+  // `which`: of ExchangeArguments::send_to.
+  __device__ Peers(const ExchangeArguments& arguments, int which)
+      : arguments_(arguments),
+        only_(which),
+        count_(which == kAllMembers                  ? arguments.members - 1
+               : which >= 0 && which != arguments.me ? 1
+                                                     : 0) {}
+
+  __device__ int count() const { return count_; }
+  __device__ int operator[](int i) const {
+    if (only_ != kAllMembers) return only_;
+    const int member = arguments_.me + 1 + i;
+    return member < arguments_.members ? member : member - arguments_.members;
+  }
+
+  // Divides the peers among teams of warps, or among the only team of a small block.
+  template <typename Body>
+  __device__ void Divide(Body body) const {
+    constexpr unsigned kWarp = 32;
+    const unsigned warps = blockDim.x / kWarp;
+    if (count_ == 0) return;
+    const unsigned teams = Minimum(Maximum(warps, 1), count_);
+    const unsigned size = warps == 0 ? blockDim.x : warps / teams * kWarp;
+    const unsigned team = threadIdx.x / size;
+    if (team >= teams) return;
+    for (int i = team; i < count_; i += teams) body((*this)[i], Team{threadIdx.x - team * size, size});
+  }
+
+ private:
+  const ExchangeArguments& arguments_;
+  const int only_;
+  const int count_;
 };
 
-// `range_of(member)`: the bytes of the chunk that go to or come from a member. Peers are taken from behind this PE on,
-// so that not all PEs write to the same one.
+// `range_of(member)`, below: the bytes of the chunk that go to or come from a member.
+
+// Copies the pieces of a chunk to the slots of all peers: of the results, or of operands. `places`: shared by the
+// block, an element for each member.
+template <bool kResults>
+__device__ inline void CopyToAll(const CollectiveArguments& arguments, const Lane& lane, const Peers& peers,
+                                 Range range, char** places) {
+  for (int i = threadIdx.x; i < peers.count(); i += blockDim.x) places[i] = lane.SlotAt(peers[i]);
+  __syncthreads();
+  Pieces pieces(arguments, arguments.me, range);
+  for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
+    CopyToPlaces(places, peers.count(), piece.offset, kResults ? piece.dest : piece.source, piece.bytes);
+  }
+}
+
+// The message for each peer into its slot.
 template <typename RangeOf>
-__device__ inline void CopyStep(const CollectiveArguments& arguments, const Lane& lane, Step step, RangeOf range_of) {
-  for (int behind = 0; behind < arguments.members; ++behind) {
-    const int member = (arguments.me + behind) % arguments.members;
-    const bool own = member == arguments.me;
-    if (own != (step == kOwn)) continue;
-    if (step == kSend && !lane.Sends(member)) continue;
-    if (step == kTake && !lane.Receives(member)) continue;
-    const int of = step == kShare ? arguments.me : member;
-    Pieces pieces(arguments, of, range_of(of));
+__device__ inline void Send(const CollectiveArguments& arguments, const Lane& lane, RangeOf range_of, char** places) {
+  const Peers peers(arguments, arguments.send_to);
+  if (arguments.shape != kTwoShot && !arguments.source_has_parts && !arguments.part_of_member) {
+    return CopyToAll</*kResults=*/false>(arguments, lane, peers, range_of(arguments.me), places);
+  }
+  peers.Divide([&](int member, Team team) {
+    Pieces pieces(arguments, member, range_of(member));
     for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
-      char* const place =
-          own ? piece.dest : (step == kTake ? lane.OwnSlot(member) : lane.SlotAt(member)) + piece.offset;
-      char* const to = step == kTake ? piece.dest : place;
-      const char* const from = step == kTake ? place : step == kShare ? piece.dest : piece.source;
-      if (to != from) CopyTogether(to, from, piece.bytes);
+      CopyTogether(lane.SlotAt(member) + piece.offset, piece.source, piece.bytes, team);
+    }
+  });
+}
+
+// What has arrived from the peers to the results.
+template <typename RangeOf>
+__device__ inline void Take(const CollectiveArguments& arguments, const Lane& lane, RangeOf range_of) {
+  Peers(arguments, arguments.receive_from).Divide([&](int member, Team team) {
+    Pieces pieces(arguments, member, range_of(member));
+    for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
+      CopyTogether(piece.dest, lane.OwnSlot(member) + piece.offset, piece.bytes, team);
+    }
+  });
+}
+
+// This PE's message to itself to the results, or zeros.
+template <bool kClears>
+__device__ inline void SetOwn(const CollectiveArguments& arguments, Range range) {
+  Pieces pieces(arguments, arguments.me, range);
+  for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
+    if (kClears) {
+      ClearTogether(piece.dest, piece.bytes);
+    } else if (piece.dest != piece.source) {
+      CopyTogether(piece.dest, piece.source, piece.bytes, WholeBlock());
     }
   }
 }

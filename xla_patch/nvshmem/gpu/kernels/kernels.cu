@@ -1,4 +1,4 @@
-// The device code of xla-shmem: the kernels of the collectives, a count, and a trap that ends a stuck job.
+// The device code of xla-shmem: the kernels of the collectives, and a trap that ends a stuck job.
 //
 // NVRTC compiles it at start for this machine's GPU (python/xla_shmem/gpu/kernels.py). The build puts this file and the
 // ones that it includes behind each other, because NVRTC has no files to include (kernel_source.h). The unit tests
@@ -12,9 +12,15 @@
 
 namespace xla_shmem::gpu {
 
+// An element for each member: the places that the block copies to, or what it reduces.
+union MemberAddresses {
+  char* places[kMaxMembers];
+  const char* inputs[kMaxMembers];
+};
+
 // Reduces what has arrived and this PE's own operands into the results.
-__device__ inline void ReduceArrivals(const CollectiveArguments& arguments, const Lane& lane, Range range) {
-  __shared__ const char* inputs[kMaxMembers];
+__device__ inline void ReduceArrivals(const CollectiveArguments& arguments, const Lane& lane, Range range,
+                                      const char** inputs) {
   Pieces pieces(arguments, arguments.me, range);
   for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
     for (int member = threadIdx.x; member < arguments.members; member += blockDim.x) {
@@ -26,66 +32,65 @@ __device__ inline void ReduceArrivals(const CollectiveArguments& arguments, cons
   }
 }
 
-__device__ inline void ClearResults(const CollectiveArguments& arguments, Range range) {
-  Pieces pieces(arguments, arguments.me, range);
-  for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) ClearTogether(piece.dest, piece.bytes);
-}
-
-__device__ inline bool Takes(const CollectiveArguments& arguments, Step step) {
-  switch (step) {
-    case kShare:
-      return arguments.shape == kTwoShot;
-    case kTake:
-      return arguments.shape != kReduce;
-    case kOwn:
-      return arguments.keeps_own;
-    default:
-      return true;
-  }
-}
-
-// Every collective of equal parts. Block b is lane b; each lane has its share of the bytes, and moves it in chunks of a
-// slot.
-extern "C" __global__ void __launch_bounds__(512) collective(const CollectiveArguments arguments) {
+// A lane of `move` and `reduce`. Block b is lane b; each has its share of the bytes, and moves it in chunks of a slot.
+template <typename OfChunk>
+__device__ inline void RunLane(const CollectiveArguments& arguments, OfChunk of_chunk) {
   __shared__ Word messages[kMaxMembers];
+  __shared__ MemberAddresses addresses;
+  __shared__ LaneShare share;
   Lane lane(arguments, messages);
+  if (threadIdx.x == 0) share.Set(arguments);
   lane.Begin();
-  const LaneShare share(arguments);
-  for (Word begin = share.begin(); begin < share.end(); begin += arguments.lanes.slot_bytes) {
+  for (Word begin = share.begin; begin < share.end; begin += share.slot_bytes) {
     const auto range_of = [&](int member) { return share.ChunkAt(begin, member); };
-    // One loop, because each call of CopyStep is much code.
-    XLA_SHMEM_NO_UNROLL
-    for (int number = kSend; number <= kOwn; ++number) {
-      const Step step = static_cast<Step>(number);
-      if (!Takes(arguments, step)) continue;
-      if (step == kSend) lane.AwaitSlots();
-      CopyStep(arguments, lane, step, range_of);
-      if (step != kSend && step != kShare) continue;
-      lane.Post();
-      lane.AwaitArrivals();
-      if (step == kSend && arguments.shape != kMove) ReduceArrivals(arguments, lane, range_of(arguments.me));
-    }
-    if (arguments.clears) ClearResults(arguments, range_of(arguments.me));
+    lane.AwaitSlots();
+    Send(arguments, lane, range_of, addresses.places);
+    lane.Post();
+    lane.AwaitArrivals();
+    of_chunk(lane, range_of, addresses);
   }
   lane.End();
 }
 
-// An all-reduce or reduce-scatter by multimem instructions, with the lanes of `collective`.
-extern "C" __global__ void __launch_bounds__(512) switch_reduction(const CollectiveArguments arguments) {
-  __shared__ Word messages[kMaxMembers];
-  Lane lane(arguments, messages);
-  lane.Begin();
-  ReduceInSwitch(arguments, lane);
-  lane.End();
+// Two kernels, so that moves need no registers of reductions.
+extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) move(const CollectiveArguments arguments) {
+  RunLane(arguments, [&](Lane& lane, auto range_of, MemberAddresses& /*addresses*/) {
+    Take(arguments, lane, range_of);
+    if (arguments.keeps_own) SetOwn</*kClears=*/false>(arguments, range_of(arguments.me));
+    if (arguments.clears) SetOwn</*kClears=*/true>(arguments, range_of(arguments.me));
+  });
+}
+extern "C" __global__ void __launch_bounds__(kOtherThreads, 2) reduce(const CollectiveArguments arguments) {
+  RunLane(arguments, [&](Lane& lane, auto range_of, MemberAddresses& addresses) {
+    ReduceArrivals(arguments, lane, range_of(arguments.me), addresses.inputs);
+    if (arguments.shape != kTwoShot) return;
+    CopyToAll</*kResults=*/true>(arguments, lane, Peers(arguments, kAllMembers), range_of(arguments.me),
+                                 addresses.places);
+    lane.Post();
+    lane.AwaitArrivals();
+    Take(arguments, lane, range_of);
+  });
 }
 
-extern "C" __global__ void __launch_bounds__(512) ragged_all_to_all(const RaggedArguments arguments) {
+// NVRTC 12.1 cannot compile sums of f16 and bf16 that accumulate in f32. Without this kernel nothing goes to the
+// switch.
+#if !defined(__CUDACC_RTC__) || __CUDACC_VER_MAJOR__ > 12 || __CUDACC_VER_MINOR__ > 1
+// An all-reduce or reduce-scatter by multimem instructions, with the same lanes.
+extern "C" __global__ void __launch_bounds__(kOtherThreads, 2) switch_reduction(const CollectiveArguments arguments) {
+  __shared__ Word messages[kMaxMembers];
+  __shared__ LaneShare share;
+  Lane lane(arguments, messages);
+  if (threadIdx.x == 0) share.Set(arguments);
+  lane.Begin();
+  ReduceInSwitch(arguments, share, lane);
+  lane.End();
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(kOtherThreads, 2) ragged_all_to_all(const RaggedArguments arguments) {
   __shared__ RaggedLane::State state;
   RaggedLane(arguments, &state).Run();
 }
-
-// Counts launches.
-extern "C" __global__ void count(const CountArguments arguments) { StoreRelease(arguments.word, *arguments.word + 1); }
 
 // Ends every stream of the context with an error, because a stuck wait cannot end itself.
 extern "C" __global__ void trap() { Trap(); }

@@ -30,7 +30,7 @@ namespace xla_shmem::gpu {
 __device__ inline void MultimemStore(char* address, Pack16 value) { MultimemStoreOnHost(address, &value); }
 __device__ inline void FenceAliases() {}
 
-#elif __CUDA_ARCH__ >= 900
+#elif __CUDA_ARCH__ >= 900 && (!defined(__CUDACC_RTC__) || __CUDACC_VER_MAJOR__ > 12 || __CUDACC_VER_MINOR__ > 1)
 
 __device__ inline void FenceAliases() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 
@@ -86,7 +86,7 @@ XLA_SHMEM_MULTIMEM_REDUCTIONS(XLA_SHMEM_LOADER)
 // Reduces `bytes` of the staging memory of all PEs, a multiple of 16. The result replaces them on all PEs, or in this
 // PE's own staging memory.
 template <typename Load, bool kOnAllPes>
-__device__ inline void ReduceStaged(char* multicast, char* own, Word bytes) {
+XLA_SHMEM_CALLED void ReduceStaged(char* multicast, char* own, Word bytes) {
   constexpr int kUnroll = 4;
   const auto store = [&](Word at, Pack16 value) {
     if (kOnAllPes) {
@@ -134,14 +134,14 @@ class Staging {
   __device__ void CopyOperand(int member, Range range) const {
     Pieces pieces(arguments_, member, range);
     for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
-      CopyTogether(Own(member) + piece.offset, piece.source, piece.bytes);
+      CopyTogether(Own(member) + piece.offset, piece.source, piece.bytes, WholeBlock());
     }
   }
   // The reduced bytes of a member to the results.
   __device__ void CopyResult(int member, Range range) const {
     Pieces pieces(arguments_, member, range);
     for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
-      CopyTogether(piece.dest, Own(member) + piece.offset, piece.bytes);
+      CopyTogether(piece.dest, Own(member) + piece.offset, piece.bytes, WholeBlock());
     }
   }
 
@@ -153,11 +153,10 @@ class Staging {
 };
 
 // An all-reduce or reduce-scatter of all PEs.
-__device__ inline void ReduceInSwitch(const CollectiveArguments& arguments, Lane& lane) {
+__device__ inline void ReduceInSwitch(const CollectiveArguments& arguments, const LaneShare& share, Lane& lane) {
   const Staging staging(arguments);
   const bool two_shot = arguments.shape == kTwoShot;
-  const LaneShare share(arguments);
-  for (Word begin = share.begin(); begin < share.end(); begin += arguments.lanes.slot_bytes) {
+  for (Word begin = share.begin; begin < share.end; begin += share.slot_bytes) {
     const auto range_of = [&](int member) { return share.ChunkAt(begin, member); };
     // The peers have read this PE's staging memory when their last message has arrived.
     lane.AwaitSlots();
@@ -183,7 +182,10 @@ __device__ inline void ReduceInSwitch(const CollectiveArguments& arguments, Lane
 #else
 
 // The host does not launch it on such GPUs.
-__device__ inline void ReduceInSwitch(const CollectiveArguments& /*arguments*/, Lane& /*lane*/) { Trap(); }
+__device__ inline void ReduceInSwitch(const CollectiveArguments& /*arguments*/, const LaneShare& /*share*/,
+                                      Lane& /*lane*/) {
+  Trap();
+}
 
 #endif
 

@@ -14,6 +14,14 @@
 #define XLA_SHMEM_NO_UNROLL
 #endif
 
+// A loop over many bytes is a function that is called, so that it has all registers for itself. Neither emulator has
+// calls.
+#ifdef __CUDACC_RTC__
+#define XLA_SHMEM_CALLED __device__ __noinline__
+#else
+#define XLA_SHMEM_CALLED __device__ inline
+#endif
+
 namespace xla_shmem::gpu {
 
 // System scope: the other side is another GPU, or the host.
@@ -27,6 +35,27 @@ __device__ inline Word LoadAcquire(const Word* word) {
 #endif
 }
 
+// Without order: cheap enough to look again and again.
+__device__ inline Word LoadRelaxed(const Word* word) {
+#ifdef __CUDA_ARCH__
+  Word value;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+#else
+  return __atomic_load_n(word, __ATOMIC_RELAXED);
+#endif
+}
+
+// Stores two neighbouring words, whose address is a multiple of 16, without order.
+__device__ inline void StorePairRelaxed(Word* words, Word first, Word second) {
+#ifdef __CUDA_ARCH__
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(words), "l"(first), "l"(second) : "memory");
+#else
+  __atomic_store_n(words, first, __ATOMIC_RELAXED);
+  __atomic_store_n(words + 1, second, __ATOMIC_RELAXED);
+#endif
+}
+
 __device__ inline void StoreRelease(Word* word, Word value) {
 #ifdef __CUDA_ARCH__
   asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
@@ -35,14 +64,14 @@ __device__ inline void StoreRelease(Word* word, Word value) {
 #endif
 }
 
-// Adds 1; returns the value before. Orders what blocks of the launch did before with what they do after.
+// Adds 1; returns the value before. Orders nothing.
 __device__ inline Word CountBlock(Word* word) {
 #ifdef __CUDA_ARCH__
   Word before;
-  asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(word) : "memory");
+  asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(word) : "memory");
   return before;
 #else
-  return __atomic_fetch_add(word, 1, __ATOMIC_ACQ_REL);
+  return __atomic_fetch_add(word, 1, __ATOMIC_RELAXED);
 #endif
 }
 

@@ -159,7 +159,7 @@ class RaggedLane {
       if (offset + sizeof(PieceHead) >= arguments_.lanes.slot_bytes) break;
       const Word bytes = Minimum(share.end - begin, arguments_.lanes.slot_bytes - offset - sizeof(PieceHead));
       if (threadIdx.x == 0) *reinterpret_cast<PieceHead*>(slot + offset) = {ResultOffset(member, slice) + begin, bytes};
-      CopyTogether(slot + offset + sizeof(PieceHead), Source(member, slice) + begin, bytes);
+      CopyTogether(slot + offset + sizeof(PieceHead), Source(member, slice) + begin, bytes, WholeBlock());
       offset += sizeof(PieceHead) + PadToPack(bytes);
       done += bytes;
       ++pieces;
@@ -179,7 +179,7 @@ class RaggedLane {
     Word received = 0;
     for (Word i = 0; i < head.pieces; ++i) {
       const PieceHead piece = *reinterpret_cast<const PieceHead*>(slot + offset);
-      CopyTogether(arguments_.output + piece.at, slot + offset + sizeof(PieceHead), piece.bytes);
+      CopyTogether(arguments_.output + piece.at, slot + offset + sizeof(PieceHead), piece.bytes, WholeBlock());
       offset += sizeof(PieceHead) + PadToPack(piece.bytes);
       received += piece.bytes;
     }
@@ -192,8 +192,12 @@ class RaggedLane {
   __device__ void CopyOwnRows() const {
     for (int slice = 0; slice < arguments_.slices; ++slice) {
       const Range share = Share(RowsTo(arguments_.me, slice) * arguments_.row_bytes, slice);
-      CopyTogether(arguments_.output + ResultOffset(arguments_.me, slice) + share.begin,
-                   Source(arguments_.me, slice) + share.begin, share.end - share.begin);
+      char* const to = arguments_.output + ResultOffset(arguments_.me, slice);
+      const char* const from = Source(arguments_.me, slice);
+      const Word step = arguments_.lanes.slot_bytes;
+      for (Word at = share.begin; at < share.end; at += step) {
+        CopyTogether(to + at, from + at, Minimum(step, share.end - at), WholeBlock());
+      }
     }
   }
 

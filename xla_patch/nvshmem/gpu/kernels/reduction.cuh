@@ -113,7 +113,7 @@ struct Product {
 
 // Element by element, for any kind and alignment. `bytes` of all inputs; the output may be one of them.
 template <typename T, typename Operator>
-__device__ inline void ReduceElements(int kind, const char* const* inputs, int count, Word bytes, char* output) {
+XLA_SHMEM_CALLED void ReduceElements(int kind, const char* const* inputs, int count, Word bytes, char* output) {
   for (Word offset = threadIdx.x * sizeof(T); offset < bytes; offset += blockDim.x * sizeof(T)) {
     auto result = Element<T>::Widen(*reinterpret_cast<const T*>(inputs[0] + offset));
     XLA_SHMEM_NO_UNROLL
@@ -139,9 +139,9 @@ struct alignas(kPack) Pack {
 // Sums of the types that training uses: 16 bytes at a time, and all loads of a batch are issued before the first of
 // them is used.
 template <typename T>
-__device__ inline void ReduceSums(const char* const* inputs, int count, Word bytes, char* output) {
+XLA_SHMEM_CALLED void ReduceSums(const char* const* inputs, int count, Word bytes, char* output) {
   using Accumulator = typename Element<T>::Accumulator;
-  constexpr int kBatch = 8;
+  constexpr int kBatch = 2;  // more take more registers than half of a multiprocessor has
   constexpr int kElements = Pack<T>::kElements;
   Word addresses = reinterpret_cast<Word>(output);
   for (int i = 0; i < count; ++i) addresses |= reinterpret_cast<Word>(inputs[i]);

@@ -62,7 +62,7 @@ absl::Status ShmemCollectivePermuteThunk::Enqueue(const ExecuteParams& params, s
 
   xla_shmem::GpuRuntime& runtime = ShmemRuntime::Get().gpu();
   const xla_shmem::gpu::ScopedContext context(runtime.device());
-  if (capturing) return ToStatus(runtime.transfers().ReplayPermute(permute, Native(stream)));
+  if (capturing) return ToStatus(runtime.transfers().RunPermute(permute, Native(stream)));
   // One stream for start and join: XLA has moved it beside compute already if the schedule lets the two overlap.
   RETURN_IF_ERROR(ToStatus(runtime.transfers().StartPermute(Key(params), std::move(permute), Native(stream))));
   return ToStatus(runtime.transfers().Finish(Key(params), name(), Native(stream)));

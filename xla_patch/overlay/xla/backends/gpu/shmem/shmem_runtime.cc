@@ -73,13 +73,16 @@ std::string HostIdentity() {
   return absl::StrCat(boot_id, "/", name);
 }
 
-// What all processes must have alike: the options, and variables of NVSHMEM's that the user has set.
-std::string Agreement(const EnvironmentOptions& options) {
+// What all processes must have alike: the options, variables of NVSHMEM's that the user has set, and what the GPU and
+// its driver decide.
+std::string Agreement(const EnvironmentOptions& options, const xla_shmem::GpuFacts& facts) {
   std::string agreement = options.agreement;
   for (const std::string& name : xla_shmem::gpu::VariablesThatMustAgree()) {
     const std::string value = Environment(name.c_str());
     if (!value.empty()) absl::StrAppend(&agreement, " ", name, "=", value);
   }
+  absl::StrAppend(&agreement, " on a GPU of ", facts.multiprocessors, " SMs");
+  if (!facts.can_copy_permutes) absl::StrAppend(&agreement, " without copied permutes");
   return agreement;
 }
 
@@ -158,6 +161,8 @@ Result<std::string> ShmemRuntime::Open(const Job& job) {
   xla_shmem::GpuOpenOptions open;
   open.nvshmem_candidates = NvshmemCandidates(*options);
   open.device = job.device_ordinals.front();
+  open.puts = options->nvshmem_puts ? xla_shmem::gpu::Puts::kNvshmem : xla_shmem::gpu::Puts::kDriver;
+  open.permute = options->gpu_permute;
   const Result<xla_shmem::GpuFacts> facts = gpu().Open(open);
   if (!facts.ok()) return facts.status();
   VLOG(1) << "NVSHMEM " << facts->nvshmem_version << " from " << facts->nvshmem_path;
@@ -167,7 +172,7 @@ Result<std::string> ShmemRuntime::Open(const Job& job) {
   if (!kernels.ok()) return kernels.status();
   XLA_SHMEM_RETURN_IF_ERROR(gpu().LoadKernels(*kernels));
   return ToText({{job.process, HostIdentity(), facts->bus_id, xla_shmem::gpu::CountImexChannels(), facts->free_bytes},
-                 Agreement(*options)});
+                 Agreement(*options, *facts)});
 }
 
 Result<std::string> ShmemRuntime::StartWorld(const Job& job, const JobRounds& rounds) {
@@ -188,7 +193,7 @@ Result<std::string> ShmemRuntime::StartWorld(const Job& job, const JobRounds& ro
   start.unique_id = *std::move(unique_id);
   start.arena_bytes = ArenaBytes(options, job.num_processes);
   start.puts = options.nvshmem_puts ? xla_shmem::gpu::Puts::kNvshmem : xla_shmem::gpu::Puts::kDriver;
-  start.permute = options.gpu_permute;
+  start.permute = gpu().facts().can_copy_permutes ? options.gpu_permute : xla_shmem::GpuPermute::kKernel;
   start.multimem = options.multimem;
   start.deadline = options.deadline;
   const Result<size_t> offset = gpu().Start(start);

@@ -72,7 +72,7 @@ class ShmemThunk : public Base {
   }
 
  protected:
-  // Enqueues the whole collective on `stream`. `capturing`: into a graph, so only commands that may be replayed.
+  // Enqueues the whole collective on `stream`. `capturing`: into a graph, so only commands that graphs hold.
   virtual absl::Status Enqueue(const Thunk::ExecuteParams& params, se::Stream& stream, bool capturing) = 0;
 
   // Identifies one execution of this thunk.

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "xla/backends/gpu/transforms/collectives/shmem/captured_control_flow.h"
 #include "xla/hlo/ir/hlo_casting_utils.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_instructions.h"
@@ -183,10 +182,7 @@ xla_shmem::Unsupported FindUnsupportedForm(const HloCollective& collective, cons
     buffers.push_back({results[i]->is_dynamic() || operand.is_dynamic(), IsOnHost(*results[i]) || IsOnHost(operand),
                        SameBytesLayout(*results[i], operand)});
   }
-  if (auto unsupported = xla_shmem::UnsupportedBuffers(collective.spec, operands.size(), results.size(), buffers)) {
-    return unsupported;
-  }
-  return UnsupportedByControlFlow(*collective.issued);
+  return xla_shmem::UnsupportedBuffers(collective.spec, operands.size(), results.size(), buffers);
 }
 
 }  // namespace

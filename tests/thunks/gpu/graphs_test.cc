@@ -1,5 +1,4 @@
-#include "xla_patch/thunks/gpu/replay.h"
-
+// Permutes of one call in CUDA graphs: kernels, whatever their size and whatever carries overlapping permutes.
 #include <doctest/doctest.h>
 
 #include <random>
@@ -12,24 +11,14 @@ namespace xla_shmem::testing {
 namespace {
 
 using gpu::PermuteArguments;
-using gpu::Puts;
 
 constexpr char kName[] = "module/op";
 
-TEST_CASE("A replayed permute gives the same results, also large and in place") {
-  RunPermutesBothWays({{1, 2, 0}, {100000, 5}, false, /*replay=*/true});
-  RunPermutesBothWays({{1, 0, -1}, {70000}, /*in_place=*/true, /*replay=*/true});
-}
-
-TEST_CASE("A PE without a source keeps its results if it is told to") {
-  RunPermutesBothWays({{1, 2, -1}, {70000, 5}, false, /*replay=*/true, 2, true, /*keeps_results=*/true});
-}
-
 TEST_CASE("A permute captured into a graph can be launched again and again, at different speeds") {
-  for (const Puts puts : {Puts::kDriver, Puts::kNvshmem}) {
+  for (const GpuPermute permute_by : {GpuPermute::kCopies, GpuPermute::kAuto}) {
     GpuJobOptions options;
     options.n_pes = 3;
-    options.puts = puts;
+    options.permute = permute_by;
     GpuJob job(options);
     constexpr int kLaunches = 300;
     constexpr size_t kElements = 40000;
@@ -49,7 +38,7 @@ TEST_CASE("A permute captured into a graph can be launched again and again, at d
                            {reinterpret_cast<char*>(results[pe].data())},
                            {kElements * 4}};
         mine.cuda->BeginCapture(mine.compute);
-        CHECK(mine.transfers->ReplayPermute(permute, mine.compute).message() == "");
+        CHECK(mine.transfers->RunPermute(permute, mine.compute).message() == "");
         mine.device->Copy(operands[pe].data(), results[pe].data(), kElements * 4, mine.compute);
         mine.cuda->EndCapture(mine.compute);
         std::mt19937 random(pe);
@@ -66,12 +55,11 @@ TEST_CASE("A permute captured into a graph can be launched again and again, at d
 }
 
 // Each PE runs graphs of permutes of other directions and sizes and permutes of the stream in the same random order.
-void RunGraphs(gpu::Signals signals) {
+TEST_CASE("Graphs that share lanes may be launched in any order, between permutes outside of graphs") {
   constexpr int kPes = 3, kGraphs = 4, kSteps = 60;
   const size_t elements[] = {1, 5000, 70000, 40000};
   GpuJobOptions options;
   options.n_pes = kPes;
-  options.signals = signals;
   GpuJob job(options);
   std::vector<std::vector<std::vector<int32_t>>> operands(kPes), results(kPes), seen(kPes);
   std::vector<std::vector<std::vector<int32_t>>> inputs(kPes);
@@ -100,7 +88,7 @@ void RunGraphs(gpu::Signals signals) {
         permute.buffers = {{reinterpret_cast<char*>(operands[pe][graph].data())},
                            {reinterpret_cast<char*>(results[pe][graph].data())},
                            {elements[graph] * 4}};
-        CHECK(mine.transfers->ReplayPermute(permute, mine.compute).message() == "");
+        CHECK(mine.transfers->RunPermute(permute, mine.compute).message() == "");
       };
       // One graph of the double at a time: captured again when the next one is another.
       int captured = -1;
@@ -129,19 +117,7 @@ void RunGraphs(gpu::Signals signals) {
       CAPTURE(step);
       CHECK(seen[pe][step] == inputs[(pe + kPes - shift(order[step])) % kPes][step]);
     }
-    for (int peer = 0; peer < kPes; ++peer) {
-      if (peer == pe) continue;
-      for (size_t slot = 0; slot < gpu::PairLayout::kReplaySlots; ++slot) {
-        const gpu::ReplayWords words = job.pe(pe).rings->OwnReplayWords(peer, slot);
-        CHECK(*words.grant + *words.arrived == 0);  // as at the start
-      }
-    }
   }
-}
-
-TEST_CASE("Graphs that share words and slots may be launched in any order, between permutes outside of graphs") {
-  RunGraphs(gpu::Signals::kWrites);
-  RunGraphs(gpu::Signals::kCopies);
 }
 
 }  // namespace
