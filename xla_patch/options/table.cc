@@ -124,10 +124,10 @@ std::vector<Option> Rows() {
       Count("stats", "0", "1", kOnCpu | kOnGpu | kPatchedJaxlib, {}, 0, 1, "a whole number",
             "1 prints at exit calls, bytes and times of each collective."),
       Row(OptionType::kPath, "trace", "", "trace.json", kOnCpu | kOnGpu | kPatchedJaxlib, "a path",
-          "File for a trace of all collectives, which Perfetto opens. All processes of a host write to it."),
+          "Trace of all collectives, for Perfetto. All processes of a host write to it."),
       Row(OptionType::kPath, "records", "auto", "/scratch/records", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib,
           "'auto', 'off' or a directory",
-          "Where the flight recorder keeps each PE's last collectives for `xla-shmem postmortem`. `auto`: "
+          "Folder of each PE's last collectives, for `xla-shmem postmortem`. `auto`: "
           "`xla-shmem-<uid>` among the temporary files. A job that ends well removes them."),
       Choice("default_records", "on", "off", kOnCpu, {{"on"}, {"off"}},
              "Whether collectives on gloo or MPI are recorded too, and late ranks named."),

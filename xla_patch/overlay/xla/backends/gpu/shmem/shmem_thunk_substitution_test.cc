@@ -75,9 +75,10 @@ class ShmemThunkSubstitutionTest : public ::testing::Test {
     return Thunk::ThunkInfo::WithProfileAnnotation(Find(*module_, name), ThunkId(++last_id_));
   }
 
-  std::vector<CollectiveThunk::Buffer> Buffers() {
+  std::vector<CollectiveThunk::Buffer> Buffers(size_t number = 1) {
     const Shape shape = ShapeUtil::MakeShapeWithDenseLayout(F32, {4}, {0});
-    return {{4, {{&allocations_[0], 0, 16}, shape}, {{&allocations_[0], 16, 16}, shape}, 0, 0}};
+    return std::vector<CollectiveThunk::Buffer>(
+        number, {4, {{&allocations_[0], 0, 16}, shape}, {{&allocations_[0], 16, 16}, shape}, 0, 0});
   }
 
   // What XLA emits: the permute on a stream of its own, the all-reduces one after the other.
@@ -105,7 +106,7 @@ class ShmemThunkSubstitutionTest : public ::testing::Test {
         Info("sent"), Cast<HloCollectiveBroadcastInstruction>(Find(*module_, "sent")), Buffers()));
     thunks.push_back(std::make_unique<RaggedAllToAllThunk>(Info("ragged"),
                                                            Cast<HloRaggedAllToAllInstruction>(Find(*module_, "ragged")),
-                                                           Buffers(), /*p2p_memcpy_enabled=*/false));
+                                                           Buffers(6), /*p2p_memcpy_enabled=*/false));
     thunks.push_back(Permuted());
     return thunks;
   }
@@ -185,7 +186,8 @@ TEST_F(ShmemThunkSubstitutionTest, ALoadedExecutableGetsTheSameThunks) {
 }
 
 TEST_F(ShmemThunkSubstitutionTest, WithoutADeviceAssignmentNothingChanges) {
-  module_->mutable_config().clear_static_device_assignment();
+  module_ = ParseEntry(kCollectives, /*devices=*/2);
+  Choose("reduced");
   ThunkSequence thunks = Emitted();
   ASSERT_TRUE(UseShmemThunks(module_.get(), &thunks).ok());
   EXPECT_THAT(Kinds(thunks), Each(EndsWith(" NCCL")));

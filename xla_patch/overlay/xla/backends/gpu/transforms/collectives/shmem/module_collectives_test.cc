@@ -50,14 +50,14 @@ TEST(ModuleCollectivesTest, InstructionsAreFoundInEveryForm) {
     wrapped { x = f32[4] parameter(0)  ROOT c = f32[4] collective-permute(x), channel_id=1, source_target_pairs={{0,1}} }
     ENTRY main {
       p = f32[4] parameter(0)
-      a = f32[4] all-reduce(p), channel_id=2, to_apply=sum, replica_groups={}
-      s = f32[4] all-reduce-start(a), channel_id=3, to_apply=sum, replica_groups={}
+      one = f32[4] all-reduce(p), channel_id=2, to_apply=sum, replica_groups={}
+      s = f32[4] all-reduce-start(one), channel_id=3, to_apply=sum, replica_groups={}
       d = f32[4] all-reduce-done(s)
       ws = ((f32[4]), f32[4]) async-start(d), calls=wrapped
       ROOT wd = f32[4] async-done(ws)
     })"),
                             1, 8);
-  EXPECT_THAT(Visited(*module), ElementsAre("c ws wd ", "a a - ", "s s d "));
+  EXPECT_THAT(Visited(*module), ElementsAre("c ws wd ", "one one - ", "s s d "));
 }
 
 TEST(ModuleCollectivesTest, AModuleWithoutCollectivesHasNone) {

@@ -45,8 +45,10 @@ absl::StatusOr<bool> Assign(const ShmemJob& job, const ModuleCollective& found) 
   const xla_shmem::Backend backend = is_nvshmem ? xla_shmem::Backend::kNvshmem : xla_shmem::Backend::kDefault;
   ASSIGN_OR_RETURN(bool changed, SetCollectiveBackend(backend, found.op));
   const xla_shmem::Attributes attributes = xla_shmem::RecordToAttributes(record);
-  for (HloInstruction* instruction : {found.op, found.issued, found.done}) {
-    changed |= instruction != nullptr && Annotate(attributes, instruction);
+  changed |= Annotate(attributes, found.op);
+  if (found.done != nullptr) {  // a start without one belongs to several collectives
+    changed |= Annotate(attributes, found.issued);
+    changed |= Annotate(attributes, found.done);
   }
   return changed;
 }
