@@ -71,7 +71,8 @@ Written WrittenOn(const HloModule& module) {
   for (const HloComputation* computation : module.computations()) {
     for (const HloInstruction* instruction : computation->instructions()) {
       for (const auto& [key, value] : instruction->frontend_attributes().map()) {
-        if (absl::StartsWith(key, xla_shmem::attribute::kPrefix)) written[std::string(instruction->name())][key] = value;
+        if (absl::StartsWith(key, xla_shmem::attribute::kPrefix))
+          written[std::string(instruction->name())][key] = value;
       }
     }
   }

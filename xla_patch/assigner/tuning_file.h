@@ -11,7 +11,7 @@ namespace xla_shmem {
 
 // A tuning table as its file holds it (python/xla_shmem/options/tuning_table.py writes it).
 struct TuningFile {
-  std::string platform;         // "cpu" or "gpu": where the times were measured
+  std::string platform;          // "cpu" or "gpu": where the times were measured
   std::string_view fingerprint;  // JSON object: facts that must be the same wherever the times are used
   TuningTable table;
 };

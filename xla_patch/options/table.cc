@@ -94,8 +94,7 @@ std::vector<Option> Rows() {
           "Collectives that may leave the default backend, each with an optional limit on its result's bytes. "
           "`default`: all-reduce and collective-permute, or all that profile `tuned` has measured. `permute` and "
           "`broadcast` are short names. What XLA:CPU cannot run leaves in any case."),
-      Row(OptionType::kTuning, "tuning", "", "tables/node.json", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib,
-          "a path",
+      Row(OptionType::kTuning, "tuning", "", "tables/node.json", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib, "a path",
           "The table of profile `tuned`. Unset: `xla-shmem/tuning.json` in `XDG_CONFIG_HOME` or `~/.config`."),
       Count("nvlink_domain", "auto", "8", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib | kDecides | kEqualOnRanks,
             {{"auto"}, {"host", 0}}, 1, kMaxDevices, "a number of devices",

@@ -1,5 +1,5 @@
-// Where the flight recorder of a job without Python keeps its files. python/xla_shmem/runtime/flight_records.py does the
-// same for the plugin, and reads both.
+// Where the flight recorder of a job without Python keeps its files. python/xla_shmem/runtime/flight_records.py does
+// the same for the plugin, and reads both.
 #ifndef XLA_SHMEM_RUNTIME_OBSERVE_RECORD_DIRECTORY_H_
 #define XLA_SHMEM_RUNTIME_OBSERVE_RECORD_DIRECTORY_H_
 

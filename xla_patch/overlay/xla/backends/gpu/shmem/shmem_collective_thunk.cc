@@ -93,9 +93,10 @@ absl::Status ShmemCollectiveThunk::Prepare(const PrepareParams& params) {
         collective_.name, ": a collective on NVSHMEM needs a device assignment; run it on a device of the job"));
   }
   if (*params.collective_params->device_assn != collective_.devices) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        collective_.name, ": it was compiled for other devices than it runs on, which NVSHMEM cannot change; compile "
-                          "it again for these"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(collective_.name,
+                     ": it was compiled for other devices than it runs on, which NVSHMEM cannot change; compile "
+                     "it again for these"));
   }
   return ShmemRuntime::Get().CheckRunning();
 }
@@ -128,7 +129,7 @@ absl::Status ShmemCollectiveThunk::RunCollective(const ExecuteParams& /*params*/
 }
 
 absl::Status ShmemCollectiveThunk::Enqueue(const ExecuteParams& params, se::Stream& stream, bool capturing) {
-  const auto run = [&](auto arguments) {
+  const auto run = [&](auto arguments) -> absl::Status {
     arguments.name = collective_.name;
     arguments.tag = xla_shmem::gpu::TagOfOperation(hash_);
     xla_shmem::GpuRuntime& runtime = ShmemRuntime::Get().gpu();
@@ -207,20 +208,22 @@ absl::Status ShmemCollectiveThunk::ReadRagged(const BufferAllocations& memory, G
   const Rows input_rows = RowsOf(input.shape, input.slice.size());
   const Rows output_rows = RowsOf(output.shape, output.slice.size());
   const size_t slices = static_cast<size_t>(buffers()[2].element_count) / group->group.size();
-  group->ragged = {address(input), std::max(input_rows.bytes, output_rows.bytes),
-                   input_rows.number, output_rows.number,
-                   slices, numbers(2),
-                   numbers(3), numbers(4),
+  group->ragged = {address(input),
+                   std::max(input_rows.bytes, output_rows.bytes),
+                   input_rows.number,
+                   output_rows.number,
+                   slices,
+                   numbers(2),
+                   numbers(3),
+                   numbers(4),
                    numbers(5)};
-  group->buffers = {{address(buffers()[1].source_buffer)},
-                    {address(output)},
-                    {group->ragged.output_rows * group->ragged.row_bytes}};
+  group->buffers = {
+      {address(buffers()[1].source_buffer)}, {address(output)}, {group->ragged.output_rows * group->ragged.row_bytes}};
   return absl::OkStatus();
 }
 
 absl::StatusOr<xla_shmem::gpu::Buffers> ShmemCollectiveThunk::Buffers(const BufferAllocations& memory,
-                                                                      size_t operand_parts,
-                                                                      size_t result_parts) const {
+                                                                      size_t operand_parts, size_t result_parts) const {
   xla_shmem::gpu::Buffers found;
   for (const Buffer& buffer : buffers()) {
     const se::DeviceAddressBase source = memory.GetDeviceAddress(buffer.source_buffer.slice);
@@ -258,8 +261,12 @@ absl::StatusOr<std::vector<std::vector<int>>> ShmemCollectiveThunk::Pes() const 
 xla_shmem::observe::Site ShmemCollectiveThunk::Site() const {
   const xla_shmem::CollectiveSpec& spec = collective_.spec;
   const absl::StatusOr<std::vector<std::vector<int>>> pes = Pes();
-  return {xla_shmem::HashBytes(hash_, collective_.name), xla_shmem::OpName(spec.op), collective_.name,
-          xla_shmem::UsesPairs(spec.op), pes.ok() ? *pes : std::vector<std::vector<int>>(), collective_.source};
+  return {xla_shmem::HashBytes(hash_, collective_.name),
+          xla_shmem::OpName(spec.op),
+          collective_.name,
+          xla_shmem::UsesPairs(spec.op),
+          pes.ok() ? *pes : std::vector<std::vector<int>>(),
+          collective_.source};
 }
 
 }  // namespace xla::gpu

@@ -30,8 +30,8 @@ namespace xla::gpu {
 // The collective of a thunk, as the plugin's reader sees its instruction. Devices are global ids.
 struct ShmemCollective {
   xla_shmem::CollectiveSpec spec;
-  std::string name;    // "module/instruction"
-  std::string source;  // "file:line"; "" if the module does not name it
+  std::string name;          // "module/instruction"
+  std::string source;        // "file:line"; "" if the module does not name it
   DeviceAssignment devices;  // of the module that `spec` is from
 };
 

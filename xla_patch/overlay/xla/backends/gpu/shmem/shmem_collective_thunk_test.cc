@@ -55,7 +55,8 @@ void NumberDevices() {
   job.num_processes = 4;
   job.device_ordinals = {0};
   job.is_mock = true;
-  for (int process = 0; process < 4; ++process) job.device_to_process[GlobalDeviceId(10 + process)] = ProcessId(process);
+  for (int process = 0; process < 4; ++process)
+    job.device_to_process[GlobalDeviceId(10 + process)] = ProcessId(process);
   ShmemRuntime::Get().Start(std::move(job));
 }
 
@@ -67,7 +68,8 @@ class ShmemCollectiveThunkTest : public ::testing::Test {
   }
 
   // Operand i has `operands[i]` f32, its result `results[i]`.
-  ShmemCollectiveThunk Make(CollectiveOp op, const std::vector<int64_t>& operands, const std::vector<int64_t>& results) {
+  ShmemCollectiveThunk Make(CollectiveOp op, const std::vector<int64_t>& operands,
+                            const std::vector<int64_t>& results) {
     std::vector<CollectiveThunk::Buffer> buffers;
     for (size_t i = 0; i < operands.size(); ++i) {
       buffers.push_back({operands[i], Slice(F32, operands[i]), Slice(F32, results[i]), 0, 0});

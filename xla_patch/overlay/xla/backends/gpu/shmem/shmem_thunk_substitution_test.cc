@@ -55,7 +55,8 @@ constexpr absl::string_view kOtherNames[] = {"gathered", "scattered", "exchanged
 
 class ShmemThunkSubstitutionTest : public ::testing::Test {
  protected:
-  ShmemThunkSubstitutionTest() { Use(kCollectives);
+  ShmemThunkSubstitutionTest() {
+    Use(kCollectives);
     allocations_.emplace_back(/*index=*/0, /*size=*/32, /*color=*/0);
     Choose("reduced");
     Choose("permuted");

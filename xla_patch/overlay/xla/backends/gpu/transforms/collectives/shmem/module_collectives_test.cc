@@ -96,10 +96,10 @@ TEST(ModuleCollectivesTest, WhatCannotBeCarriedHasAReason) {
       ROOT h = f32[4]{0:S(5)} collective-permute(r), channel_id=4, source_target_pairs={{0,1}}
     })",
                             1, 8);
-  EXPECT_THAT(Visited(*module), ElementsAre(HasSubstr("its async computation holds more than the collective"),
-                                            HasSubstr("its async computation holds more than the collective"),
-                                            "r r - its offsets and sizes are not s64",
-                                            "h h - it works on host memory"));
+  EXPECT_THAT(Visited(*module),
+              ElementsAre(HasSubstr("its async computation holds more than the collective"),
+                          HasSubstr("its async computation holds more than the collective"),
+                          "r r - its offsets and sizes are not s64", "h h - it works on host memory"));
 }
 
 TEST(ModuleCollectivesTest, AnErrorOfTheVisitorEndsIt) {

@@ -59,7 +59,8 @@ absl::StatusOr<bool> ShmemBackendAssigner::RunImpl(HloModule* module,
                                                    const absl::flat_hash_set<absl::string_view>& execution_threads) {
   bool changed = false;
   RETURN_IF_ERROR(VisitCollectives(*module, job_.topology, [&](const ModuleCollective& found) -> absl::Status {
-    const bool is_here = execution_threads.empty() || execution_threads.contains(found.op->parent()->execution_thread());
+    const bool is_here =
+        execution_threads.empty() || execution_threads.contains(found.op->parent()->execution_thread());
     if (!is_here || !xla_shmem::IsConsidered(found.collective.spec, job_.rules)) return absl::OkStatus();
     ASSIGN_OR_RETURN(const bool assigned, Assign(job_, found));
     changed |= assigned;
