@@ -15,7 +15,7 @@ _TARGETS = {
     "xla/hlo/transforms/collectives": ["all_reduce_combiner"],
     "xla/pjrt/distributed": ["in_memory_key_value_store", "key_value_store_interface"],
     "xla/runtime": ["device_id", "process_id"],
-    "xla/service": ["compilation_stats", "computation_placer", "gpu_topology", "hlo_module_config", "hlo_verifier"],
+    "xla/service": ["compilation_stats", "computation_placer", "gpu_topology", "hlo_module_config", "hlo_proto_cc", "hlo_verifier"],
     "xla/service/gpu": ["backend_configs_cc"],
     "xla/tsl/platform": ["status_macros"],
     "xla/tsl/util": ["command_line_flags"],

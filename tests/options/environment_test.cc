@@ -73,9 +73,45 @@ TEST_CASE("options and errors are those that the plugin has") {
   CHECK(count > 30);
 }
 
-TEST_CASE("the profile tuned is refused with the reason") {
-  CHECK(ReadEnvironment({{"XLA_SHMEM_PROFILE", "tuned"}}).message() ==
-        "XLA_SHMEM_PROFILE='tuned': must be 'upstream' or 'domain' in a patched jaxlib, which reads no tuning table.");
+// A table of the options by default. `heap` takes the place of the heap's size.
+std::string TableText(const std::string& platform, const std::string& heap) {
+  return R"({"format": "xla-shmem tuning table", "version": 2, "complete": true, "platform": ")" + platform +
+         R"(", "fingerprint": {"GPU": "H100", "XLA_SHMEM_HEAP_SIZE": ")" + heap +
+         R"(", "XLA_SHMEM_GPU_PUTS": "auto", "XLA_SHMEM_GPU_PERMUTE": "auto", "XLA_SHMEM_GPU_REDUCE": "kernel"},
+    "measured": {}, "rows": [{"op": "all-gather", "dtype": "f32", "group": 8, "bytes": 4096, "domains": 1,
+    "nvshmem": {"median_us": 3, "low_us": 2, "high_us": 4, "programs": 9}, "default": null}]})";
+}
+
+// Reads profile tuned with a table of this text.
+Result<EnvironmentOptions> Tuned(const std::string& text) {
+  const std::string path = "environment_test_table.json";
+  std::ofstream(path) << text;
+  return ReadEnvironment({{"XLA_SHMEM_PROFILE", "tuned"}, {"XLA_SHMEM_TUNING", path}});
+}
+
+TEST_CASE("the profile tuned reads its table") {
+  const Result<EnvironmentOptions> read = Tuned(TableText("gpu", "auto"));
+  REQUIRE(read.ok());
+  CHECK(read->rules.profile == Profile::kTuned);
+  CHECK(read->rules.tuning.num_rows() == 1);
+  // Processes with other tables do not agree.
+  const Result<EnvironmentOptions> other = Tuned(TableText("gpu", "auto") + " ");
+  REQUIRE(other.ok());
+  CHECK(read->agreement != other->agreement);
+  CHECK(Tuned(TableText("gpu", "auto"))->agreement == read->agreement);
+  // It holds for the other platform.
+  CHECK(Tuned(TableText("cpu", "auto"))->rules.tuning.num_rows() == 0);
+}
+
+TEST_CASE("a table that cannot be used is an error with the way out") {
+  CHECK(Tuned(TableText("gpu", "1048576")).message() ==
+        "XLA_SHMEM_TUNING='environment_test_table.json': was measured with XLA_SHMEM_HEAP_SIZE 1048576; here is "
+        "XLA_SHMEM_HEAP_SIZE auto; run `xla-shmem tune` again, or choose another profile.");
+  CHECK(Tuned("{}").message() ==
+        "XLA_SHMEM_TUNING='environment_test_table.json': is not a tuning table (no \"format\": \"xla-shmem tuning "
+        "table\"); run `xla-shmem tune` again.");
+  CHECK(ReadEnvironment({{"XLA_SHMEM_PROFILE", "tuned"}, {"XLA_SHMEM_TUNING", "/no/such/file"}}).message() ==
+        "XLA_SHMEM_TUNING='/no/such/file': there is no such file; `xla-shmem tune` writes one.");
 }
 
 TEST_CASE("an environment without variables gives the values that the structs have by themselves") {
@@ -93,6 +129,9 @@ TEST_CASE("an environment without variables gives the values that the structs ha
   CHECK(read->gpu_permute == built.gpu_permute);
   CHECK(read->multimem == built.multimem);
   CHECK(read->nvshmem_library == built.nvshmem_library);
+  CHECK(read->statistics == built.statistics);
+  CHECK(read->trace == built.trace);
+  CHECK(read->records == "auto");
 }
 
 TEST_CASE(
@@ -100,8 +139,8 @@ TEST_CASE(
   CHECK(ReadEnvironment({{"XLA_SHMEM_SPIN_US", "0"}}).message() ==
         "XLA_SHMEM_SPIN_US='0': has no effect, because a patched jaxlib does not read it; unset it.");
   CHECK(ReadEnvironment({{"XLA_SHMEM_TUNING", "/no/such/file"}}).message() ==
-        "XLA_SHMEM_TUNING='/no/such/file': has no effect, because a patched jaxlib does not read it; unset it.");
-  CHECK(ReadEnvironment({{"XLA_SHMEM_SPIN_US", "100"}, {"XLA_SHMEM_STATS", ""}}).ok());
+        "XLA_SHMEM_TUNING='/no/such/file': has no effect, because only profile tuned reads it; unset it.");
+  CHECK(ReadEnvironment({{"XLA_SHMEM_SPIN_US", "100"}, {"XLA_SHMEM_VERBOSE", ""}}).ok());
   CHECK(ReadEnvironment({{"XLA_SHMEM_JOB", "0123456789abcdef0123456789abcdef"}}).ok());
 }
 

@@ -26,8 +26,7 @@ struct DeviceGroups {
 // Why a collective is not supported, with the value and the limit; none if it is supported.
 using Unsupported = std::optional<std::string>;
 
-// One collective without types of XLA: the input of the rules and the transport. Both readers (wire-level proto and
-// xla::HloInstruction) fill it.
+// One collective without types of XLA: the input of the rules and the transport.
 struct CollectiveSpec {
   CollectiveOp op = CollectiveOp::kAllReduce;
   std::string name;                                // HLO name, for sentences only

@@ -103,7 +103,6 @@ Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach) {
 Transport PatchedXlaTransport(std::unordered_map<int64_t, int32_t> reach) {
   Transport transport = GpuTransport(std::move(reach));
   transport.divides = Divides::kNothing;
-  transport.carried = {CollectiveOp::kAllReduce, CollectiveOp::kCollectivePermute};
   return transport;
 }
 

@@ -41,7 +41,7 @@ struct Transport {
 Transport CpuTransport(std::optional<std::unordered_map<int64_t, int32_t>> reach);
 Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach);
 
-// The GPU runtime inside a patched XLA, which has thunks for all-reduce and permute only.
+// The GPU runtime inside a patched XLA, which runs each collective whole.
 Transport PatchedXlaTransport(std::unordered_map<int64_t, int32_t> reach);
 
 // Whether it carries the op for some types and reductions.

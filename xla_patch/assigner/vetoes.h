@@ -10,10 +10,10 @@
 
 namespace xla_shmem {
 
-// No SHMEM transport permutes slices in place. Both readers report it in the same words.
+// No SHMEM transport permutes slices in place.
 constexpr const char* kPermutesSlices = "it permutes slices in place";
 
-// XLA runs the collectives of one async computation together, as a group of NCCL's. Both readers say so alike.
+// XLA runs the collectives of one async computation together, as a group of NCCL's.
 constexpr const char* kSharesAsyncComputation = "its async computation holds more than the collective";
 
 // One operand and the result of the same number; for a ragged all-to-all, whose six operands have one result, that one.

@@ -16,7 +16,7 @@
 namespace xla_shmem {
 
 struct EnvironmentOptions {
-  Options rules;  // of XLA_SHMEM_PROFILE, _THRESHOLD and _OPS
+  Options rules;  // of XLA_SHMEM_PROFILE, _THRESHOLD, _OPS and _TUNING
   // Devices of an NVLink domain; 0: those of a host. None: as the transport finds them.
   std::optional<int64_t> nvlink_domain;
   std::optional<int64_t> heap_bytes;
@@ -25,13 +25,16 @@ struct EnvironmentOptions {
   GpuPermute gpu_permute = GpuPermute::kAuto;
   bool multimem = false;        // reductions in the NVLink switch, where it can
   std::string nvshmem_library;  // "" to search for it
+  bool statistics = false;
+  std::string trace;    // the path of the file; "" for none
+  std::string records;  // "auto", "off" or a directory
 
   std::string agreement;  // the values that must be equal in all processes of a job, by name
 };
 
-// Reads the rows with kPatchedJaxlib. An error names the variable, the value and the way out: a name that is no option,
-// a value that is not allowed, or an option without an effect. The profile "tuned" is an error, because a patched
-// jaxlib reads no tuning table.
+// Reads the rows with kPatchedJaxlib, and for profile "tuned" the table. An error names the variable, the value and the
+// way out: a name that is no option, a value that is not allowed, an option without an effect, or a table that cannot
+// be used. Of a table's fingerprint only the options are compared.
 Result<EnvironmentOptions> ReadEnvironment(const Variables& variables);
 
 }  // namespace xla_shmem

@@ -94,7 +94,7 @@ std::vector<Option> Rows() {
           "Collectives that may leave the default backend, each with an optional limit on its result's bytes. "
           "`default`: all-reduce and collective-permute, or all that profile `tuned` has measured. `permute` and "
           "`broadcast` are short names. What XLA:CPU cannot run leaves in any case."),
-      Row(OptionType::kTuning, "tuning", "", "tables/node.json", kOnCpu | kOnGpu | kInTools, "a path",
+      Row(OptionType::kTuning, "tuning", "", "tables/node.json", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib, "a path",
           "The table of profile `tuned`. Unset: `xla-shmem/tuning.json` in `XDG_CONFIG_HOME` or `~/.config`."),
       Count("nvlink_domain", "auto", "8", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib | kDecides | kEqualOnRanks,
             {{"auto"}, {"host", 0}}, 1, kMaxDevices, "a number of devices",
@@ -120,13 +120,13 @@ std::vector<Option> Rows() {
              "`user` to all of the user's."),
       Count("verbose", "0", "1", kOnCpu | kOnGpu, {}, 0, 2, "a whole number",
             "Messages of the logger `xla_shmem` on stderr: 1, rank 0's decisions; 2 also the runtime's steps."),
-      Count("stats", "0", "1", kOnCpu | kOnGpu, {}, 0, 1, "a whole number",
+      Count("stats", "0", "1", kOnCpu | kOnGpu | kPatchedJaxlib, {}, 0, 1, "a whole number",
             "1 prints at exit calls, bytes and times of each collective."),
-      Row(OptionType::kPath, "trace", "", "trace.json", kOnCpu | kOnGpu, "a path",
-          "File for a trace of all collectives, which Perfetto opens. All processes of a host write to it."),
-      Row(OptionType::kPath, "records", "auto", "/scratch/records", kOnCpu | kOnGpu | kInTools,
+      Row(OptionType::kPath, "trace", "", "trace.json", kOnCpu | kOnGpu | kPatchedJaxlib, "a path",
+          "Trace of all collectives, for Perfetto. All processes of a host write to it."),
+      Row(OptionType::kPath, "records", "auto", "/scratch/records", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib,
           "'auto', 'off' or a directory",
-          "Where the flight recorder keeps each PE's last collectives for `xla-shmem postmortem`. `auto`: "
+          "Folder of each PE's last collectives, for `xla-shmem postmortem`. `auto`: "
           "`xla-shmem-<uid>` among the temporary files. A job that ends well removes them."),
       Choice("default_records", "on", "off", kOnCpu, {{"on"}, {"off"}},
              "Whether collectives on gloo or MPI are recorded too, and late ranks named."),

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 #: The variables that decide what a patched XLA:GPU compiles. The table of options says the same, but it is in the
@@ -29,7 +30,20 @@ def patched_xla_salt(device_platform: str) -> str:
     if device_platform != "gpu":
         return ""
     options = " ".join(f"{name}={os.environ.get(name, '')}" for name in PATCHED_XLA_VARIABLES)
-    return f"xla_shmem {__version__} in XLA {options}"
+    return f"xla_shmem {__version__} in XLA {options} {_hash_of_table()}"
+
+
+def _hash_of_table() -> str:
+    """Returns a hash of the tuning table; "" without one, which XLA reports."""
+    from xla_shmem.options import tuning_table
+
+    if os.environ.get("XLA_SHMEM_PROFILE", "").strip().lower() != "tuned":
+        return ""
+    path = Path(os.environ.get("XLA_SHMEM_TUNING") or tuning_table.default_path(os.environ))
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def salt_cache_keys(text: Callable[[str], str]) -> None:

@@ -146,8 +146,8 @@ def test_two_targets_of_one_name_are_refused(workspace: Workspace, edit: Edit) -
 
 
 def test_a_label_that_this_xla_does_not_have_is_refused(workspace: Workspace, edit: Edit) -> None:
-    edit(SHMEM, replaced(workspace, SHMEM, "runtime:p2p_thunk_common", "runtime:p2p_thunks"))
-    assert "no such target '//xla/backends/gpu/runtime:p2p_thunks'" in workspace.analyse()
+    edit(SHMEM, replaced(workspace, SHMEM, "runtime:collective_params", "runtime:collective_parameters"))
+    assert "no such target '//xla/backends/gpu/runtime:collective_parameters'" in workspace.analyse()
 
 
 def test_a_label_of_ours_that_does_not_exist_is_refused(workspace: Workspace, edit: Edit) -> None:

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "xla_patch/bindings/ffi/gpu/handlers.h"
-#include "xla_patch/bindings/ffi/gpu/recording.h"
 #include "xla_patch/bindings/python/bindings.h"
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
@@ -20,6 +19,7 @@
 #include "xla_patch/nvshmem/gpu/world_settings.h"
 #include "xla_patch/nvshmem/loader.h"
 #include "xla_patch/options/values.h"
+#include "xla_patch/runtime/gpu_recording.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/types/status.h"
 

@@ -55,6 +55,12 @@ struct Collective {
   Unsupported unsupported_form;  // why its form cannot be replaced in place, whatever the transport
 };
 
+// Why no transport of XLA:GPU's can carry it in its form.
+inline Unsupported UnsupportedOnGpu(const Collective& collective) {
+  if (collective.has_s64_numbers || collective.unsupported_form.has_value()) return collective.unsupported_form;
+  return "its offsets and sizes are not s64";
+}
+
 // Written as two instructions, a start and a done.
 inline bool IsPair(const Collective& collective) {
   return collective.form == CollectiveForm::kStartDone || collective.form == CollectiveForm::kWrapped;

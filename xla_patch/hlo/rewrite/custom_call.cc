@@ -76,10 +76,7 @@ void AddIdentity(const Module& module, const Collective& collective, int64_t num
 
 Unsupported UnsupportedForm(const Collective& collective, Lowering lowering) {
   if (lowering == Lowering::kCpu && IsPair(collective)) return "start/done pairs are lowered for GPU only";
-  if (lowering == Lowering::kGpu && !collective.has_s64_numbers && !collective.unsupported_form.has_value()) {
-    return "its offsets and sizes are not s64";
-  }
-  return collective.unsupported_form;
+  return lowering == Lowering::kGpu ? UnsupportedOnGpu(collective) : collective.unsupported_form;
 }
 
 std::vector<int64_t> PesOf(const std::vector<int64_t>& devices, const Topology& topology) {

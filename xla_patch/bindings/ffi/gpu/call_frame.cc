@@ -1,11 +1,27 @@
 #include "xla_patch/bindings/ffi/gpu/call_frame.h"
 
+#include "xla_patch/runtime/gpu_recording.h"
 #include "xla_patch/thunks/gpu/message_tag.h"
 #include "xla_patch/types/stable_hash.h"
 
 namespace xla_shmem {
 
 namespace ffi = ::xla::ffi;
+
+namespace {
+
+// Without groups if the attributes cannot be read, which the handler reports.
+observe::Site SiteOf(const GpuCallFrame& frame, CollectiveOp op) {
+  observe::Site site{frame.call.operation, OpName(op), frame.call.name, frame.attributes.contains("pairs"), {}};
+  if (!site.is_pairs) {
+    if (Result<PeGroups> groups = ReadGroups(frame.attributes); groups.ok()) site.groups = *std::move(groups);
+  } else if (const Result<PePairs> pairs = ReadPairs(frame.attributes); pairs.ok()) {
+    site.groups = AsGroups(*pairs);
+  }
+  return site;
+}
+
+}  // namespace
 
 ffi::Error ToFfiError(const Status& status) { return status.ok() ? ffi::Error::Success() : ToError(status); }
 
@@ -71,6 +87,11 @@ uint64_t OperandBytes(const GpuCallFrame& frame) {
     if (const auto operand = frame.operands.get<ffi::AnyBuffer>(i); operand.has_value()) bytes += operand->size_bytes();
   }
   return bytes;
+}
+
+std::shared_ptr<gpu::Follower> FollowExecution(const GpuCallFrame& frame, CollectiveOp op, gpu::CudaStream stream) {
+  return RecordExecution({frame.call.operation, frame.call.name, OperandBytes(frame)}, stream,
+                         [&] { return SiteOf(frame, op); });
 }
 
 }  // namespace xla_shmem

@@ -3,12 +3,14 @@
 #define XLA_SHMEM_BINDINGS_FFI_GPU_CALL_FRAME_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "xla/ffi/api/ffi.h"
 #include "xla_patch/bindings/ffi/call_arguments.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
+#include "xla_patch/thunks/gpu/timeline.h"
 #include "xla_patch/types/collective_op.h"
 #include "xla_patch/types/status.h"
 
@@ -52,6 +54,9 @@ Result<Neighbours> ReadNeighbours(const GpuCallFrame& frame);
 
 // The group of this PE in PEs of its NVSHMEM world. Empty in a broadcast without this PE.
 Result<std::vector<int>> ReadGroup(const GpuCallFrame& frame, CollectiveOp op);
+
+// Follows this execution for the records; null if nothing is recorded.
+std::shared_ptr<gpu::Follower> FollowExecution(const GpuCallFrame& frame, CollectiveOp op, gpu::CudaStream stream);
 
 }  // namespace xla_shmem
 

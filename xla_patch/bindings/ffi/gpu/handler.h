@@ -6,7 +6,6 @@
 #include "xla_patch/bindings/ffi/gpu/call_frame.h"
 #include "xla_patch/bindings/ffi/gpu/handlers.h"
 #include "xla_patch/bindings/ffi/gpu/profiler_range.h"
-#include "xla_patch/bindings/ffi/gpu/recording.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/thunks/gpu/transfers.h"
 #include "xla_patch/types/collective_op.h"
@@ -25,7 +24,7 @@ template <CollectiveOp kOp, typename Arguments, typename Enqueue>
   if (!arguments.ok()) return ToError(arguments.status());
   const gpu::ScopedContext context(GpuRuntime::Get().device());
   arguments->tag = TagOfCall(*call, attributes);
-  arguments->follower = RecordExecution(frame, kOp, stream);
+  arguments->follower = FollowExecution(frame, kOp, stream);
   const ProfilerRange range(frame, kOp);
   return ToFfiError(enqueue(GpuRuntime::Get().transfers(), *call, *arguments));
 }

@@ -31,6 +31,8 @@
 #include "xla_patch/nvshmem/gpu/world_settings.h"
 #include "xla_patch/options/environment.h"
 #include "xla_patch/options/given_options.h"
+#include "xla_patch/runtime/gpu_recording.h"
+#include "xla_patch/runtime/observe/record_directory.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/types/status.h"
 
@@ -158,6 +160,8 @@ Result<std::string> ShmemRuntime::Open(const Job& job) {
     return Status::Error(
         absl::StrCat(job.device_ordinals.size(), " GPUs in one process; NVSHMEM takes one process for each GPU"));
   }
+  // No process writes a trace before all have announced themselves.
+  if (job.process == 0 && !options->trace.empty()) unlink(options->trace.c_str());
   xla_shmem::GpuOpenOptions open;
   open.nvshmem_candidates = NvshmemCandidates(*options);
   open.device = job.device_ordinals.front();
@@ -196,9 +200,28 @@ Result<std::string> ShmemRuntime::StartWorld(const Job& job, const JobRounds& ro
   start.permute = gpu().facts().can_copy_permutes ? options.gpu_permute : xla_shmem::GpuPermute::kKernel;
   start.multimem = options.multimem;
   start.deadline = options.deadline;
+  start.timed = options.statistics || !options.trace.empty();
   const Result<size_t> offset = gpu().Start(start);
   if (!offset.ok()) return offset.status();
+  Observe(job, rounds);
   return absl::StrCat("its arena at offset ", *offset, " of NVSHMEM's heap");
+}
+
+void ShmemRuntime::Observe(const Job& job, const JobRounds& rounds) {
+  const EnvironmentOptions& options = *ShmemOptions();
+  std::vector<int> here;  // processes on this host
+  for (int process = 0; process < job.num_processes; ++process) {
+    if (hosts_[process] == hosts_[job.process]) here.push_back(process);
+  }
+  const Result<std::string> name = rounds.FromProcess0("records", xla_shmem::observe::NewJobName);
+  const Result<std::string> records =
+      name.ok() ? xla_shmem::observe::MakeRecordDirectory(options.records, *name) : name.status();
+  if (!records.ok()) LOG(WARNING) << "no flight recorder: " << records.message();
+  const std::string directory = records.ok() ? *records : "";
+  for (const std::string& problem : xla_shmem::StartGpuObserver(
+           {directory, options.statistics, options.trace, /*on_gpu=*/true}, job.process, here)) {
+    LOG(WARNING) << problem;
+  }
 }
 
 Result<int> ShmemRuntime::FindHosts(const JobRounds& rounds) {

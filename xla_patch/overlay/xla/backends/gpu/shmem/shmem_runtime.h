@@ -77,6 +77,8 @@ class ShmemRuntime {
   // Returns the arena's offset in NVSHMEM's heap, which must be the same in all processes.
   xla_shmem::Result<std::string> StartWorld(const Job& job, const JobRounds& rounds)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Starts statistics, trace and flight recorder.
+  void Observe(const Job& job, const JobRounds& rounds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Numbers the hosts of the processes. Returns how many there are.
   xla_shmem::Result<int> FindHosts(const JobRounds& rounds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -11,17 +11,20 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "xla/backends/gpu/runtime/all_gather_thunk.h"
 #include "xla/backends/gpu/runtime/all_reduce_thunk.h"
+#include "xla/backends/gpu/runtime/all_to_all_thunk.h"
 #include "xla/backends/gpu/runtime/async_thunk.h"
+#include "xla/backends/gpu/runtime/collective_broadcast_thunk.h"
 #include "xla/backends/gpu/runtime/collective_permute_thunk.h"
 #include "xla/backends/gpu/runtime/collective_thunk.h"
 #include "xla/backends/gpu/runtime/command.h"
 #include "xla/backends/gpu/runtime/execution_stream_id.h"
+#include "xla/backends/gpu/runtime/ragged_all_to_all_thunk.h"
 #include "xla/backends/gpu/runtime/thunk.h"
 #include "xla/backends/gpu/runtime/thunk.pb.h"
 #include "xla/backends/gpu/runtime/thunk_proto_deserialization.h"
-#include "xla/backends/gpu/shmem/shmem_all_reduce_thunk.h"
-#include "xla/backends/gpu/shmem/shmem_collective_permute_thunk.h"
+#include "xla/backends/gpu/shmem/shmem_collective_thunk.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/collective_backend_config.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/test_modules.h"
 #include "xla/hlo/ir/hlo_casting_utils.h"
@@ -37,7 +40,9 @@ const char xla_shmem::gpu::kKernelSource[] = "";
 namespace xla::gpu {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 // Three collectives of one size. `left` stays on NCCL.
@@ -46,12 +51,21 @@ constexpr absl::string_view kCollectives = R"(
   permuted = f32[4] collective-permute(reduced), channel_id=2, source_target_pairs={{0,1},{1,0}}
   ROOT left = f32[4] all-reduce(permuted), channel_id=3, to_apply=sum, replica_groups={{0,1}}, use_global_device_ids=true)";
 
+constexpr absl::string_view kOtherNames[] = {"gathered", "scattered", "exchanged", "sent", "permuted", "ragged"};
+
 class ShmemThunkSubstitutionTest : public ::testing::Test {
  protected:
-  ShmemThunkSubstitutionTest() : module_(ParseEntry(kCollectives, /*devices=*/2)) {
+  ShmemThunkSubstitutionTest() {
+    Use(kCollectives);
     allocations_.emplace_back(/*index=*/0, /*size=*/32, /*color=*/0);
     Choose("reduced");
     Choose("permuted");
+  }
+
+  // A module with these lines for devices 0 and 1.
+  void Use(absl::string_view lines) {
+    module_ = ParseEntry(lines, /*devices=*/2);
+    PlaceOn({{0}, {1}}, module_.get());
   }
 
   void Choose(absl::string_view name) {
@@ -62,9 +76,10 @@ class ShmemThunkSubstitutionTest : public ::testing::Test {
     return Thunk::ThunkInfo::WithProfileAnnotation(Find(*module_, name), ThunkId(++last_id_));
   }
 
-  std::vector<CollectiveThunk::Buffer> Buffers() {
+  std::vector<CollectiveThunk::Buffer> Buffers(size_t number = 1) {
     const Shape shape = ShapeUtil::MakeShapeWithDenseLayout(F32, {4}, {0});
-    return {{4, {{&allocations_[0], 0, 16}, shape}, {{&allocations_[0], 16, 16}, shape}, 0, 0}};
+    return std::vector<CollectiveThunk::Buffer>(
+        number, {4, {{&allocations_[0], 0, 16}, shape}, {{&allocations_[0], 16, 16}, shape}, 0, 0});
   }
 
   // What XLA emits: the permute on a stream of its own, the all-reduces one after the other.
@@ -74,12 +89,35 @@ class ShmemThunkSubstitutionTest : public ::testing::Test {
       const auto* all_reduce = Cast<HloAllReduceInstruction>(Find(*module_, name));
       thunks.push_back(std::make_unique<AllReduceThunk>(Info(name), GetAllReduceConfigInst(all_reduce), Buffers()));
     }
+    thunks.push_back(Permuted());
+    return thunks;
+  }
+
+  // XLA 0.10.2 serialises only an all-reduce with a kernel, so there is none here.
+  ThunkSequence EmittedOthers() {
+    ThunkSequence thunks;
+    thunks.push_back(std::make_unique<AllGatherThunk>(
+        Info("gathered"), Cast<HloAllGatherInstruction>(Find(*module_, "gathered")), Buffers()));
+    thunks.push_back(std::make_unique<ReduceScatterThunk>(
+        Info("scattered"), Cast<HloReduceScatterInstruction>(Find(*module_, "scattered")), Buffers()));
+    thunks.push_back(std::make_unique<AllToAllThunk>(Info("exchanged"),
+                                                     Cast<HloAllToAllInstruction>(Find(*module_, "exchanged")),
+                                                     Buffers(), /*p2p_memcpy_enabled=*/false));
+    thunks.push_back(std::make_unique<CollectiveBroadcastThunk>(
+        Info("sent"), Cast<HloCollectiveBroadcastInstruction>(Find(*module_, "sent")), Buffers()));
+    thunks.push_back(std::make_unique<RaggedAllToAllThunk>(Info("ragged"),
+                                                           Cast<HloRaggedAllToAllInstruction>(Find(*module_, "ragged")),
+                                                           Buffers(6), /*p2p_memcpy_enabled=*/false));
+    thunks.push_back(Permuted());
+    return thunks;
+  }
+
+  std::unique_ptr<Thunk> Permuted() {
     const auto* permute = Cast<HloCollectivePermuteInstruction>(Find(*module_, "permuted"));
     ThunkSequence nested = ThunkSequence::Of(std::make_unique<CollectivePermuteThunk>(
         Info("permuted"), permute, /*replica_count=*/1, /*partition_count=*/2, Buffers(),
         DebugOptions::COLLECTIVES_PRIVATE_MEMORY, /*connected_components_enabled=*/false));
-    thunks.push_back(std::make_unique<AsyncStartThunk>(Info("permuted"), CommunicationStreamId(1), std::move(nested)));
-    return thunks;
+    return std::make_unique<AsyncStartThunk>(Info("permuted"), CommunicationStreamId(1), std::move(nested));
   }
 
   // Name and kind of each collective, in the order of `Walk`.
@@ -88,8 +126,7 @@ class ShmemThunkSubstitutionTest : public ::testing::Test {
     for (std::unique_ptr<Thunk>& top : thunks) {
       top->Walk([&](Thunk* thunk) {
         if (!thunk->IsCollective()) return;
-        const bool is_ours = dynamic_cast<ShmemAllReduceThunk*>(thunk) != nullptr ||
-                             dynamic_cast<ShmemCollectivePermuteThunk*>(thunk) != nullptr;
+        const bool is_ours = dynamic_cast<ShmemCollectiveThunk*>(thunk) != nullptr;
         kinds.push_back(thunk->thunk_info().profile_annotation + (is_ours ? " NVSHMEM" : " NCCL"));
       });
     }
@@ -117,10 +154,25 @@ TEST_F(ShmemThunkSubstitutionTest, WithoutAModuleNothingChanges) {
   EXPECT_THAT(Kinds(thunks), ElementsAre("reduced NCCL", "left NCCL", "permuted NCCL"));
 }
 
+// One collective of each other kind.
+constexpr absl::string_view kOthers = R"(
+  n = s64[2] constant({0, 0})
+  gathered = f32[8] all-gather(p), channel_id=1, dimensions={0}, replica_groups={{0,1}}, use_global_device_ids=true
+  scattered = f32[4] reduce-scatter(gathered), channel_id=2, dimensions={0}, to_apply=sum, replica_groups={{0,1}}, use_global_device_ids=true
+  exchanged = f32[4] all-to-all(scattered), channel_id=3, dimensions={0}, replica_groups={{0,1}}
+  sent = f32[4] collective-broadcast(exchanged), channel_id=4, replica_groups={{1,0}}
+  permuted = f32[4] collective-permute(sent), channel_id=5, source_target_pairs={{0,1},{1,0}}
+  ROOT ragged = f32[4] ragged-all-to-all(permuted, q, n, n, n, n), channel_id=6, replica_groups={{0,1}})";
+
 TEST_F(ShmemThunkSubstitutionTest, ALoadedExecutableGetsTheSameThunks) {
-  ThunkSequence thunks = Emitted();
+  Use(kOthers);
+  for (const absl::string_view name : kOtherNames) Choose(name);
+  ThunkSequence thunks = EmittedOthers();
+  EXPECT_THAT(Kinds(thunks), Each(EndsWith(" NCCL")));
   ASSERT_TRUE(UseShmemThunks(module_.get(), &thunks).ok());
-  thunks.erase(thunks.begin() + 1);  // XLA 0.10.2 serialises only an all-reduce with a kernel, which `left` has not
+  const std::vector<std::string> ours = Kinds(thunks);
+  EXPECT_THAT(ours, ElementsAre("gathered NVSHMEM", "scattered NVSHMEM", "exchanged NVSHMEM", "sent NVSHMEM",
+                                "ragged NVSHMEM", "permuted NVSHMEM"));
   ThunkSequenceProto serialised;
   for (const std::unique_ptr<Thunk>& thunk : thunks) {
     const auto proto = thunk->ToProto();
@@ -129,16 +181,23 @@ TEST_F(ShmemThunkSubstitutionTest, ALoadedExecutableGetsTheSameThunks) {
   }
   auto loaded = DeserializeThunkSequenceProto(serialised, allocations_, module_.get(), "CUDA", {});
   ASSERT_TRUE(loaded.ok()) << loaded.status();
-  EXPECT_THAT(Kinds(*loaded), ElementsAre("reduced NCCL", "permuted NCCL"));
+  EXPECT_THAT(Kinds(*loaded), Each(EndsWith(" NCCL")));
   ASSERT_TRUE(UseShmemThunks(module_.get(), &*loaded).ok());
-  EXPECT_THAT(Kinds(*loaded), ElementsAre("reduced NVSHMEM", "permuted NVSHMEM"));
+  EXPECT_EQ(Kinds(*loaded), ours);
+}
+
+TEST_F(ShmemThunkSubstitutionTest, WithoutADeviceAssignmentNothingChanges) {
+  module_ = ParseEntry(kCollectives, /*devices=*/2);
+  Choose("reduced");
+  ThunkSequence thunks = Emitted();
+  ASSERT_TRUE(UseShmemThunks(module_.get(), &thunks).ok());
+  EXPECT_THAT(Kinds(thunks), Each(EndsWith(" NCCL")));
 }
 
 TEST_F(ShmemThunkSubstitutionTest, AnUnsupportedReductionStaysOnNccl) {
-  module_ = ParseEntry(R"(
+  Use(R"(
   r = f4e2m1fn[4] convert(p)
-  ROOT reduced = f4e2m1fn[4] all-reduce(r), channel_id=1, to_apply=sum, replica_groups={{0,1}}, use_global_device_ids=true)",
-                       /*devices=*/2);
+  ROOT reduced = f4e2m1fn[4] all-reduce(r), channel_id=1, to_apply=sum, replica_groups={{0,1}}, use_global_device_ids=true)");
   Choose("reduced");
   const auto* all_reduce = Cast<HloAllReduceInstruction>(Find(*module_, "reduced"));
   ThunkSequence thunks = ThunkSequence::Of(

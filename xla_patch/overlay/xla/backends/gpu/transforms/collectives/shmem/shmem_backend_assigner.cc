@@ -1,19 +1,19 @@
 #include "xla/backends/gpu/transforms/collectives/shmem/shmem_backend_assigner.h"
 
-#include <optional>
 #include <string>
 
 #include "absl/log/log.h"
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/collective_backend_config.h"
-#include "xla/backends/gpu/transforms/collectives/shmem/hlo_collective.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/module_collectives.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/tsl/platform/status_macros.h"
 #include "xla/xla_data.pb.h"
-#include "xla_patch/assigner/device_assignment.h"
 #include "xla_patch/assigner/record.h"
+#include "xla_patch/hlo/proto/record.h"
 
 namespace xla::gpu {
 namespace {
@@ -35,18 +35,20 @@ bool Annotate(const xla_shmem::Attributes& attributes, HloInstruction* instructi
   return true;
 }
 
-absl::StatusOr<bool> Assign(const ShmemJob& job, const HloCollective& collective) {
-  xla_shmem::CollectiveRecord record = xla_shmem::DescribeSpec(collective.spec);
-  xla_shmem::DecideAndRecord(collective.spec, job.topology, job.rules, job.transport, collective.unsupported_form,
-                             &record);
+absl::StatusOr<bool> Assign(const ShmemJob& job, const ModuleCollective& found) {
+  xla_shmem::CollectiveRecord record = xla_shmem::hlo::DescribeCollective(found.module, found.collective);
+  xla_shmem::DecideAndRecord(found.collective.spec, job.topology, job.rules, job.transport,
+                             xla_shmem::hlo::UnsupportedOnGpu(found.collective), &record);
   VLOG(1) << record.name << " (" << record.op << ", " << record.dtype << "): " << record.lowered << ", " << record.rule
           << ": " << record.reason << (record.veto.empty() ? "" : absl::StrCat("; ", record.veto));
   const bool is_nvshmem = record.lowered == xla_shmem::BackendName(xla_shmem::Backend::kNvshmem);
   const xla_shmem::Backend backend = is_nvshmem ? xla_shmem::Backend::kNvshmem : xla_shmem::Backend::kDefault;
-  ASSIGN_OR_RETURN(bool changed, SetCollectiveBackend(backend, collective.op));
+  ASSIGN_OR_RETURN(bool changed, SetCollectiveBackend(backend, found.op));
   const xla_shmem::Attributes attributes = xla_shmem::RecordToAttributes(record);
-  for (HloInstruction* instruction : {collective.op, collective.issued, collective.done}) {
-    changed |= instruction != nullptr && Annotate(attributes, instruction);
+  changed |= Annotate(attributes, found.op);
+  if (found.done != nullptr) {  // a start without one belongs to several collectives
+    changed |= Annotate(attributes, found.issued);
+    changed |= Annotate(attributes, found.done);
   }
   return changed;
 }
@@ -55,18 +57,15 @@ absl::StatusOr<bool> Assign(const ShmemJob& job, const HloCollective& collective
 
 absl::StatusOr<bool> ShmemBackendAssigner::RunImpl(HloModule* module,
                                                    const absl::flat_hash_set<absl::string_view>& execution_threads) {
-  ASSIGN_OR_RETURN(const xla_shmem::DeviceAssignment assignment, ReadDeviceAssignment(*module, job_.topology));
-  const xla_shmem::ModulePlacement placement = xla_shmem::PlaceModule(assignment.devices(), job_.topology);
   bool changed = false;
-  for (HloComputation* computation : module->MakeNonfusionComputations(execution_threads)) {
-    for (HloInstruction* instruction : computation->instructions()) {
-      std::optional<HloCollective> collective = ReadCollective(instruction, assignment);
-      if (!collective.has_value() || !xla_shmem::IsConsidered(collective->spec, job_.rules)) continue;
-      collective->spec.module = placement;
-      ASSIGN_OR_RETURN(const bool assigned, Assign(job_, *collective));
-      changed |= assigned;
-    }
-  }
+  RETURN_IF_ERROR(VisitCollectives(*module, job_.topology, [&](const ModuleCollective& found) -> absl::Status {
+    const bool is_here =
+        execution_threads.empty() || execution_threads.contains(found.op->parent()->execution_thread());
+    if (!is_here || !xla_shmem::IsConsidered(found.collective.spec, job_.rules)) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const bool assigned, Assign(job_, found));
+    changed |= assigned;
+    return absl::OkStatus();
+  }));
   return changed;
 }
 

@@ -21,13 +21,12 @@ struct ShmemJob {
   xla_shmem::Transport transport;
 };
 
-// Decides for every all-reduce and collective-permute whether NVSHMEM or the default backend carries it, by the rules
-// of xla_patch/assigner, and writes onto the instruction
+// Decides for every collective that the rules consider whether NVSHMEM or the default backend carries it, by the reader
+// and the rules of the plugin, and writes onto the instruction
 //
 //   - the backend into its GpuBackendConfig (see collective_backend_config.h), which thunk emission reads;
 //   - decision, rule, reason and veto as frontend attributes "xla_shmem.*", which dumps show. A done, and an
-//   async-start
-//     around the collective, get the same attributes.
+//     async-start around the collective, get the same attributes.
 //
 // Runs after the collective combiners, since the size that counts is the combined one; before or after the creation of
 // asynchronous pairs, and before or after scheduling. Nothing but backend config and attributes is touched, and running

@@ -1,4 +1,4 @@
-#include "xla_patch/bindings/ffi/gpu/recording.h"
+#include "xla_patch/runtime/gpu_recording.h"
 
 #include <unistd.h>
 
@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "xla_patch/runtime/observe/recorded_peers.h"
+#include "xla_patch/thunks/gpu/gpu_runtime.h"
+#include "xla_patch/thunks/gpu/transfers.h"
 
 namespace xla_shmem {
 namespace {
@@ -40,17 +42,6 @@ class RecordingFollower : public gpu::Follower {
  private:
   const observe::Observer::Span span_;
 };
-
-// Without groups if the attributes cannot be read, which the handler reports.
-observe::Site SiteOf(const GpuCallFrame& frame, CollectiveOp op) {
-  observe::Site site{frame.call.operation, OpName(op), frame.call.name, frame.attributes.contains("pairs"), {}};
-  if (!site.is_pairs) {
-    if (Result<PeGroups> groups = ReadGroups(frame.attributes); groups.ok()) site.groups = *std::move(groups);
-  } else if (const Result<PePairs> pairs = ReadPairs(frame.attributes); pairs.ok()) {
-    site.groups = AsGroups(*pairs);
-  }
-  return site;
-}
 
 std::string InGraphs() {
   const uint64_t count = GpuRuntime::Get().started() ? GpuRuntime::Get().transfers().in_graphs().run : 0;
@@ -87,19 +78,20 @@ void ReportGpuObserver() {
   recording.observer.Report(InGraphs());
 }
 
-std::shared_ptr<gpu::Follower> RecordExecution(const GpuCallFrame& frame, CollectiveOp op, gpu::CudaStream stream) {
+std::shared_ptr<gpu::Follower> RecordExecution(const GpuExecution& execution, gpu::CudaStream stream,
+                                               const std::function<observe::Site()>& site) {
   Recording& recording = TheRecording();
   if (recording.pe < 0 || !recording.observer.records() || GpuRuntime::Get().device().Capturing(stream)) return nullptr;
-  const observe::RecordedSite* site = recording.observer.FindSite(frame.call.operation, frame.call.name);
-  if (site == nullptr) site = recording.observer.AddSite(SiteOf(frame, op));
-  uint64_t execution = 0;
+  const observe::RecordedSite* found = recording.observer.FindSite(execution.operation, execution.name);
+  if (found == nullptr) found = recording.observer.AddSite(site());
+  uint64_t number = 0;
   {
     const std::lock_guard<std::mutex> lock(recording.mutex);
-    execution = recording.executions[site]++;
+    number = recording.executions[found]++;
   }
   // All processes enqueue the executions of an operation in the same order.
   return std::make_shared<RecordingFollower>(
-      recording.observer.Begin(recording.pe, site, execution << 32, OperandBytes(frame)));
+      recording.observer.Begin(recording.pe, found, number << 32, execution.bytes));
 }
 
 }  // namespace xla_shmem
