@@ -132,8 +132,13 @@ Status WaitWatch::FindGone(const std::vector<Wait*>& waits, const std::set<int>&
     }
     if (found->second == Lateness::kNone) continue;
     // The process may have sent everything before it ended, so only operations that still wait for it fail.
-    for (const Wait* wait : waits) {
+    for (Wait* const wait : waits) {
       if (wait->operation->WaitsFor().count(pe) == 0) continue;
+      // It may have sent everything under other ids, which the search learns: then the next poll finds it.
+      if (wait->find_fault && !std::exchange(wait->searched_for_gone, true)) {
+        wait->find_fault(/*is_late=*/false);
+        continue;
+      }
       return Status::Error(wait->operation->Describe({pe}) + Describe({{heap_->ProcessOf(pe), pe, found->second}}));
     }
   }

@@ -53,6 +53,7 @@ class WaitWatch {
     std::chrono::nanoseconds time{0};
     std::chrono::nanoseconds next_fault_search{0};
     bool made_progress = false;  // since the last look
+    bool searched_for_gone = false;
   };
 
   // `heap` must outlive the watch.
