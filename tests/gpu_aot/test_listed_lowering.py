@@ -172,11 +172,11 @@ def test_a_pair_stays_outside_of_graphs_and_the_compute_between_is_captured(list
 
 @pytest.mark.parametrize("op", EVERY_OP)
 @pytest.mark.parametrize("place", ["loop", "branch"])
-def test_a_call_in_a_loop_or_a_branch_is_not_captured(listed_captured: Run, op: str, place: str) -> None:
+def test_a_loop_or_a_branch_with_a_call_is_captured(listed_captured: Run, op: str, place: str) -> None:
     module = listed_captured.dump[f"{op}_in_a_{place}"]
-    assert len(module.calls(f"xla_shmem.{op}_uncaptured")) == 1
-    (call,) = [thunk for thunk in module.final_thunks if thunk.kind == "kCustomCall"]
-    assert call.inside == ("" if place == "loop" else "kConditional")
+    assert len(module.calls(f"xla_shmem.{TARGETS.get(op, op)}")) == 1
+    around = {thunk.kind: thunk.inside for thunk in module.final_thunks}
+    assert around["kWhile" if place == "loop" else "kConditional"] == "kCommandBuffer"
 
 
 def test_groups_are_those_of_the_mesh_axes(listed: Run) -> None:
