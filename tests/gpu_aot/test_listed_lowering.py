@@ -173,12 +173,12 @@ def test_a_pair_stays_outside_of_graphs_and_the_compute_between_is_captured(list
 
 
 @pytest.mark.parametrize("program", [f"{op}_in_a_{place}" for op in EVERY_OP for place in ("loop", "branch")])
-def test_a_call_in_a_loop_or_a_branch_is_not_captured(listed_captured: Run, program: str) -> None:
+def test_a_loop_or_a_branch_with_a_call_is_captured(listed_captured: Run, program: str) -> None:
     op, _, place = program.partition("_in_a_")
     module = listed_captured.dump[program]
-    assert len(module.calls(f"xla_shmem.{op}_uncaptured")) == 1
-    (call,) = [thunk for thunk in module.final_thunks if thunk.kind == "kCustomCall"]
-    assert call.inside == ("" if place == "loop" else "kConditional")
+    assert len(module.calls(f"xla_shmem.{TARGETS.get(op, op)}")) == 1
+    around = {thunk.kind: thunk.inside for thunk in module.final_thunks}
+    assert around["kWhile" if place == "loop" else "kConditional"] == "kCommandBuffer"
 
 
 @pytest.mark.programs("mesh_axes")
