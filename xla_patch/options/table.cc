@@ -123,7 +123,7 @@ std::vector<Option> Rows() {
       Count("stats", "0", "1", kOnCpu | kOnGpu | kPatchedJaxlib, {}, 0, 1, "a whole number",
             "1 prints at exit calls, bytes and times of each collective."),
       Row(OptionType::kPath, "trace", "", "trace.json", kOnCpu | kOnGpu | kPatchedJaxlib, "a path",
-          "Trace of all collectives, for Perfetto. All processes of a host write to it."),
+          "Trace of all collectives, for Perfetto. All processes of a host write it."),
       Row(OptionType::kPath, "records", "auto", "/scratch/records", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib,
           "'auto', 'off' or a directory",
           "Folder of each PE's last collectives, for `xla-shmem postmortem`. `auto`: "

@@ -136,7 +136,7 @@ def test_a_jax_that_pins_another_xla_is_refused(tmp_path: Path, jax_repository: 
 def test_overlay_patch_adds_our_files_unchanged(tmp_path: Path) -> None:
     tree = tmp_path / "xla"
     install_overlay(tree)
-    thunk = Path("backends/gpu/shmem/shmem_thunk.h")
+    thunk = Path("backends/gpu/shmem/shmem_collective_thunk.h")
     assert (tree / "xla" / thunk).read_text() == (ROOT / "xla_patch" / "overlay" / "xla" / thunk).read_text()
     for core in ("assigner/assigner.cc", "thunks/gpu/transfers.cc", "nvshmem/gpu/kernels/kernels.cu"):
         assert (tree / "xla_patch" / core).read_text() == (ROOT / "xla_patch" / core).read_text()
