@@ -86,7 +86,7 @@ def account(architecture: int, ptxas: Path, source: str | None = None) -> list[A
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "kernels.ptx"
         text.write_text(ptx)
-        command = [ptxas, "-v", f"-arch=sm_{architecture}", text, "-o", Path(folder) / "kernels.cubin"]
+        command = [str(ptxas), "-v", f"-arch=sm_{architecture}", str(text), "-o", f"{folder}/kernels.cubin"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CompilerError(f"ptxas for sm_{architecture}: {done.stderr}")
