@@ -28,7 +28,8 @@ install_file overlay/core.BUILD.overlay xla_patch/BUILD
 (cd "$source_root" && find assigner hlo/proto nvshmem options runtime/gpu_recording.* runtime/observe \
   shm/process_identity.* thunks types -path thunks/cpu -prune -o \
   \( -path 'thunks/reduction.*' -o -path types/part_target.h -o -path 'types/invariant.*' -o \
-     -path 'hlo/proto/mlir_dictionary.*' -o -path 'hlo/proto/module_header.*' \) -prune -o \
+     -path 'hlo/proto/mlir_dictionary.*' -o -path 'hlo/proto/module_header.*' -o \
+     -path 'hlo/proto/program_identity.*' -o -path 'hlo/proto/sources.*' \) -prune -o \
   \( -name '*.h' -o -name '*.cc' -o -name '*.cc.in' -o -name '*.cu' -o -name '*.cuh' \) -print) | sort |
   while read -r file; do install_file "$file" "xla_patch/$file"; done
 

@@ -56,7 +56,7 @@ std::optional<BackendTime> ReadTimes(std::string_view times) {
 
 std::optional<TuningRow> ReadRow(std::string_view row) {
   const std::optional<CollectiveOp> op = OpNamed(TextMember(row, "op"));
-  const std::optional<ElementType> type = ElementTypeNamed(std::string(TextMember(row, "dtype")));
+  const std::optional<ElementType> type = ElementTypeNamed(TextMember(row, "dtype"));
   const std::optional<int64_t> group = CountMember(row, "group");
   const std::optional<int64_t> bytes = CountMember(row, "bytes");
   const std::optional<BackendTime> nvshmem = ReadTimes(Member(row, "nvshmem"));

@@ -90,9 +90,12 @@ std::string DifferencesFrom(std::string_view fingerprint, const Values& values) 
     const bool is_given = FindMember(fingerprint, option.Variable(), &text) && JsonCursor(text).String(&found);
     const std::string value = OptionValueText(values.Any(option.name));
     if (is_given && found == value) continue;
-    const std::string separator = measured.empty() ? "" : ", ";
-    measured += separator + option.Variable() + " " + (is_given ? std::string(found) : "unknown");
-    here += separator + option.Variable() + " " + value;
+    for (std::string* const list : {&measured, &here}) {
+      if (!list->empty()) list->append(", ");
+      list->append(option.Variable()).append(" ");
+    }
+    measured.append(is_given ? found : "unknown");
+    here.append(value);
   }
   return measured.empty() ? "" : "was measured with " + measured + "; here is " + here;
 }

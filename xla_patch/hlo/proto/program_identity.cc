@@ -155,7 +155,7 @@ std::string DescribeContents(const Collective& collective) {
     for (size_t i = 0; i < leaf->minor_to_major.size(); ++i) {
       text += (i == 0 ? "" : ",") + std::to_string(leaf->minor_to_major[i]);
     }
-    text += "}";
+    text += '}';
   }
   return text;
 }
