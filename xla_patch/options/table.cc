@@ -139,8 +139,8 @@ std::vector<Option> Rows() {
              "`driver`: NVSHMEM's waits may spin on the GPU, and its errors end the process."),
       Choice("gpu_permute", "auto", "copies", kOnGpu | kPatchedJaxlib | kChangesTimes | kEqualOnRanks,
              {{"auto"}, {"kernel"}, {"copies"}},
-             "What carries overlapped permutes: one kernel, or copies and stream memory operations, which use fewer "
-             "SMs. `auto`: the kernel up to 1.35 MB."),
+             "What carries overlapped permutes: one kernel, or copies and stream operations, which use fewer SMs. "
+             "`auto`: the kernel up to 1.35 MB."),
       Choice("gpu_reduce", "kernel", "multimem", kOnGpu | kPatchedJaxlib | kChangesTimes | kEqualOnRanks,
              {{"kernel"}, {"multimem"}},
              "What reduces: this package's kernel, or the NVLink switch (NVLink SHARP) for groups of all GPUs of a "
