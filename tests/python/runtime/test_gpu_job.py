@@ -160,6 +160,7 @@ def test_permutes_are_kernels_in_all_processes_if_the_driver_of_one_cannot_copy(
 
 def test_jobs_whose_processes_share_a_gpu_start_one_after_the_other() -> None:
     starting: dict[bytes, int] = {}
+    barriers: dict[bytes, threading.Barrier] = {}
     most = 0
     lock = threading.Lock()
 
@@ -169,9 +170,12 @@ def test_jobs_whose_processes_share_a_gpu_start_one_after_the_other() -> None:
             with lock:
                 starting[arguments["unique_id"]] = starting.get(arguments["unique_id"], 0) + 1
                 most = max(most, sum(count > 0 for count in starting.values()))
+                all_of_the_job = barriers.setdefault(arguments["unique_id"], threading.Barrier(2))
+            all_of_the_job.wait()  # a start is collective
             time.sleep(0.3)
             with lock:
                 starting[arguments["unique_id"]] -= 1
+            all_of_the_job.wait()
             return super().start(**arguments)
 
     def run(gpus: list[str]) -> None:

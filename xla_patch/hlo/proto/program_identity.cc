@@ -39,7 +39,9 @@ uint64_t HashKind(const Collective& collective) {
 // Where the user's program issues it. The channel tells in which order collectives were traced.
 uint64_t HashOrigin(uint64_t hash, const CollectiveFields& fields) {
   hash = HashInt(hash, static_cast<uint64_t>(fields.channel_id));
-  return HashInt(HashBytes(hash, fields.source_file), static_cast<uint64_t>(fields.source_line));
+  // Ranks may have their sources in different folders.
+  const std::string_view file = fields.source_file.substr(fields.source_file.rfind('/') + 1);
+  return HashInt(HashBytes(hash, file), static_cast<uint64_t>(fields.source_line));
 }
 
 uint64_t HashShape(uint64_t hash, const Shape& shape) {
