@@ -97,8 +97,8 @@ class Job:
         """
         segment, error = self._segment_key(), wrong_option
         if not wrong_option:
-            size = self._segment_bytes()
             try:
+                size = self._segment_bytes()
                 _core.create_segment(segment, self._process, size, self._options.single_copy)
                 logger.debug("xla_shmem: process %d has a segment of %d bytes", self._process, size)
             except (RuntimeError, OSError) as failure:
