@@ -27,10 +27,11 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
 
 def _needed(request: pytest.FixtureRequest, programs: Iterable[str]) -> list[str]:
     """Those that a selected test has as a parameter or names by `pytest.mark.programs`."""
-    named: set[object] = set()
+    named: set[str] = set()
     for item in request.session.items:
         if isinstance(item, pytest.Function):
-            named.update(item.callspec.params.values() if hasattr(item, "callspec") else ())
+            parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+            named.update(value for value in parameters if isinstance(value, str))
             named.update(name for mark in item.iter_markers("programs") for name in mark.args)
     return [program for program in programs if program in named]
 

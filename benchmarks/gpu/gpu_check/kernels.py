@@ -46,7 +46,7 @@ struct CheckArguments {
   Word bytes;
   int count, elements, kind;
 };
-extern "C" __global__ void reduce(const CheckArguments arguments) {
+extern "C" __global__ void check_reduction(const CheckArguments arguments) {
   __shared__ const char* inputs[kMaxMembers];
   for (int i = threadIdx.x; i < arguments.count; i += blockDim.x) inputs[i] = arguments.inputs[i];
   __syncthreads();
@@ -154,7 +154,7 @@ def reduce(cuda: Cuda, function: int, stream: int, inputs: np.ndarray, reduction
 def check_all(cuda: Cuda, module: int, small: bool) -> None:
     """Runs every reduction on every shape, with a check for each reduction."""
     stream = cuda.stream()
-    function = cuda.function(module, "reduce")
+    function = cuda.function(module, "check_reduction")
     for name, kind in reductions():
         # Only sums of these types have a way of their own for many elements.
         is_fast = kind == "sum" and name in ("f32", "f16", "bf16")

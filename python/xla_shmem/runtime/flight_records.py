@@ -219,8 +219,13 @@ def job_directories(setting: str) -> list[Path]:
     root = records_root(setting)
     if root is None or not root.is_dir():
         return []
-    found = [path for path in root.iterdir() if path.is_dir() and not path.is_symlink()]
-    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+    changed: dict[Path, float] = {}
+    for path in root.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another job that has just ended well
+            found = path.lstat()
+            if stat.S_ISDIR(found.st_mode):
+                changed[path] = found.st_mtime
+    return sorted(changed, key=lambda path: changed[path], reverse=True)
 
 
 def read_job(directory: Path) -> list[ProcessRecord]:
