@@ -41,7 +41,7 @@ Result<std::string> MakeRecordDirectory(const std::string& setting, const std::s
   }
   std::filesystem::create_directories(root.parent_path(), error);  // the next call reports what fails
   XLA_SHMEM_RETURN_IF_ERROR(MakeOwnDirectory(root.string()));
-  const std::string directory = (root / job).string();
+  std::string directory = (root / job).string();
   XLA_SHMEM_RETURN_IF_ERROR(MakeOwnDirectory(directory));
   return directory;
 }
