@@ -13,7 +13,6 @@ from __future__ import annotations
 import atexit
 import base64
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -21,7 +20,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from xla_shmem import _core
@@ -34,6 +33,7 @@ from xla_shmem.options import Options
 from xla_shmem.runtime import nvshmem_settings
 from xla_shmem.runtime.flight_records import begin_trace, record_directory
 from xla_shmem.runtime.job import JobTopology
+from xla_shmem.runtime.start_lock import starting_alone
 from xla_shmem.runtime.store import STORE_TIMEOUT_S, Store
 
 logger = logging.getLogger(__name__)
@@ -351,7 +351,7 @@ class GpuJob:
         """
         try:
             if alone is not None:
-                alone.enter_context(_starting_alone(self._timeout_s))
+                alone.enter_context(starting_alone(self._timeout_s))
             return json.dumps({"id": base64.b64encode(self._runtime.unique_id()).decode(), "error": ""})
         except RuntimeError as failure:
             return json.dumps({"id": "", "error": str(failure)})
@@ -429,35 +429,6 @@ class GpuJob:
 def _share_gpus(world: World, facts: Sequence[ProcessFacts]) -> bool:
     gpus = [(facts[process].host, facts[process].gpus[0].bus_id) for process in world.processes]
     return len(set(gpus)) < len(gpus)
-
-
-@contextlib.contextmanager
-def _starting_alone(timeout_s: float) -> Iterator[None]:
-    """Holds this host's lock for starts of NVSHMEM with PEs that share a GPU.
-
-    Such PEs meet in shared memory under a name that all jobs have (mps_shm_0), so only one job at a time may start.
-
-    Raises:
-      RuntimeError: another job has had the lock all the time.
-    """
-    folder = "/dev/shm"
-    handle = os.open(folder, os.O_RDONLY)
-    give_up = time.monotonic() + timeout_s
-    try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > give_up:
-                    raise RuntimeError(
-                        f"for {timeout_s:g} s another job of this host has been starting whose processes share a GPU,"
-                        f" as those of this one do (lock on {folder}): start this one later"
-                    ) from None
-                time.sleep(0.01)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _puts(options: Options) -> str:
