@@ -165,3 +165,16 @@ def test_a_process_takes_at_most_half_of_its_share_of_the_free_memory(
     job = Job(DEFAULTS)
     job._processes = processes
     assert job._segment_bytes() == expected
+
+
+def test_a_process_without_shared_memory_announces_why_and_does_not_raise(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def missing(path: str) -> os.statvfs_result:
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+    monkeypatch.setattr(os, "statvfs", missing)
+    Job(DEFAULTS).announce()
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "cannot use /dev/shm for shared memory (No such file or directory): mount a tmpfs there" in message
+    assert message.endswith("all collectives stay on the default backend")
