@@ -124,6 +124,7 @@ test-bazel:
 
 # The overlay for a patched XLA as jax's build gets it: Bazel builds the shared core, and loads the rest beside stubs.
 test-overlay: install
+	scripts/find_bazel.sh >/dev/null
 	$(BIN)/python -m pytest -q tests/python/repository/test_overlay_in_bazel.py
 
 # Every source of the overlay compiled, linked and run with the real XLA:GPU, from a nightly wheel of TensorFlow (620 MB).
