@@ -155,9 +155,8 @@ Status Transfers::CheckInLine(CudaStream stream, bool in_graph) {
   if (in_line_stream_ == nullptr) in_line_stream_ = stream;
   if (in_line_stream_ == stream) return {};
   return Status::Error(
-      "it runs on a second stream of XLA, and its messages could meet those of the first: take it out of compute_on "
-      "and "
-      "other annotations of streams, or out of XLA_SHMEM_OPS");
+      "it runs on a second stream of XLA, where its messages could meet those of the first: take it out of compute_on "
+      "and other annotations of streams, or out of XLA_SHMEM_OPS");
 }
 
 template <typename Arguments>
