@@ -70,7 +70,8 @@ std::vector<size_t> InScheduledOrder(const Module& module, const std::vector<siz
   }
   std::vector<size_t> order(collectives.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return places[a] < places[b]; });
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return std::pair(places[a], a) < std::pair(places[b], b); });
   return order;
 }
 
