@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cinttypes>
 #include <cstdio>
+#include <tuple>
 #include <vector>
 
 namespace xla_shmem::observe {
@@ -78,8 +79,9 @@ std::string TotalsTable(const std::string& title, bool on_gpu, const TotalsByCol
     order.push_back(&row);
     all.Add(row.second);
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto* a, const auto* b) { return a->second.total_ns > b->second.total_ns; });
+  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {  // equal times by name
+    return std::tie(b->second.total_ns, a->first) < std::tie(a->second.total_ns, b->first);
+  });
   std::string table =
       title + (on_gpu
                    ? "\n      calls       bytes      GPU ms    mean us longest us  collective\n"
