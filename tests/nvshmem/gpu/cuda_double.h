@@ -41,8 +41,8 @@ class CudaDouble {
   void EndCapture(gpu::CudaStream stream);
   void LaunchGraph(gpu::CudaStream stream);
 
-  // False if the streams of the device have not become idle in `seconds`.
-  bool Synchronize(double seconds = 20);
+  // False if the streams of the device have not become idle in `seconds`. Under sanitizers a busy machine needs many.
+  bool Synchronize(double seconds = 120);
   // The wait of each stream that is not idle, for the log of a failed test.
   std::string Blocked() const;
   bool trapped() const;

@@ -1,6 +1,7 @@
 // The device code, compiled for the CPU. A block is a thread of the host, with one thread of the device.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -21,7 +22,11 @@ thread_local Index gridDim, blockDim, blockIdx, threadIdx;  // as CUDA names the
 
 struct DeviceTrap {};
 
-void PauseOnHost() { usleep(100); }
+// Longer each time: a hundred blocks that wait must leave two cores to the one that others wait for.
+void PauseOnHost() {
+  thread_local unsigned pauses = 0;
+  usleep(std::min(2000u, 50 + 25 * pauses++));
+}
 [[noreturn]] void TrapOnHost() { throw DeviceTrap(); }
 
 // Instructions of 16 bytes at multicast addresses.

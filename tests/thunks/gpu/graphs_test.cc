@@ -19,14 +19,14 @@ TEST_CASE("A permute captured into a graph can be launched again and again, at d
     GpuJobOptions options;
     options.n_pes = 3;
     options.permute = permute_by;
-    GpuJob job(options);
-    constexpr int kLaunches = 300;
+    constexpr int kLaunches = 100;
     constexpr size_t kElements = 40000;
     std::vector<std::vector<int32_t>> operands, results;
     for (int pe = 0; pe < 3; ++pe) {
       operands.push_back(Pattern(kElements, pe, 0));
       results.emplace_back(kElements, -1);
     }
+    GpuJob job(options);
     std::vector<std::thread> hosts;
     for (int pe = 0; pe < 3; ++pe) {
       hosts.emplace_back([&, pe] {
