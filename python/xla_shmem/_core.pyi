@@ -38,7 +38,7 @@ class CollectiveOp(TypedDict):
     """Whether the pass lowers it for XLA:CPU."""
     on_gpu: bool
     """Whether the pass lowers it for XLA:GPU."""
-    targets: tuple[str, str, str, str]
+    targets: tuple[str, str, str]
     """Custom calls of the whole transfer, its start and its done; ``""`` if there is none."""
 
 @type_check_only
