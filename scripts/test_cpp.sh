@@ -3,7 +3,8 @@
 # WARNINGS_AS_ERRORS=ON stops at a warning, as CI does.
 # Usage: scripts/test_cpp.sh VENV_BIN SANITIZERS [CTEST_REGEX]
 # SANITIZERS: "address,undefined", "thread", "" for an optimised build, or "assertions" for one that is quickest to build:
-# not optimised, with the assertions of the standard library, and without the benchmarks and mutated modules.
+# without benchmarks and mutated modules. Its tests are not optimised and have the assertions of the standard library.
+# They test the libraries that `make install` has built, as they ship; if a source has changed since, they compile it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$1 sanitizers=$2 regex=${3:-}
@@ -15,7 +16,14 @@ compiler=
 flags=(-DXLA_SHMEM_SANITIZE="${sanitizers//,/;}" -DXLA_SHMEM_BUILD_BENCHMARKS=ON)
 if [ "$sanitizers" = assertions ]; then
   regex=${regex:-_test$}
-  flags=(-DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS="-O0 -g0 -D_GLIBCXX_ASSERTIONS" -DXLA_SHMEM_BUILD_BENCHMARKS=OFF)
+  venv=$(dirname "$(realpath "$bin")")
+  core=$PWD/build/wheel-$(basename "$venv")
+  if [ ! -e "$core/xla_patch/libxla_shmem_pjrt.a" ] || [ ! -e "$venv/.xla-shmem-installed" ] ||
+    [ -n "$(find CMakeLists.txt xla_patch -type f -newer "$venv/.xla-shmem-installed")" ]; then
+    core=
+  fi
+  flags=(-DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS="-O0 -g0 -D_GLIBCXX_ASSERTIONS" -DXLA_SHMEM_BUILD_BENCHMARKS=OFF
+    -DXLA_SHMEM_CORE_FROM="$core")
 fi
 # clang compiles these two in half the time of g++.
 [ "$sanitizers" != address,undefined ] || compiler=$(scripts/find_clang.sh "$sanitizers")
