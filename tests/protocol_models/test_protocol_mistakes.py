@@ -43,6 +43,9 @@ BLOCKS = Bounds("cpu/blocks.pml")
 READ = Bounds("cpu/direct_read.pml")
 FAILURE = Bounds("cpu/failure.pml")
 REVOKE = Bounds("cpu/revoke.pml", polls=True)
+WAITS = Bounds("cpu/waits.pml", polls=True)
+WAITS_DEADLINE = Bounds("cpu/waits.pml", ("DEADLINE=3",), polls=True)
+WAITS_COPIES = Bounds("cpu/waits.pml", ("COPIES=1",), polls=True)
 RINGS = Bounds("gpu/rings.pml")
 COPIED_RINGS = Bounds("gpu/rings.pml", ("COPIES=1",))
 LANES = Bounds("gpu/lanes.pml", ("OPERATIONS=4",))
@@ -196,6 +199,53 @@ MISTAKES = {
         REVOKE, "     taken = consumed;\n     reading--\n", "     reading--;\n     taken = consumed\n"
     ),
     "readers are not counted": Mistake(REVOKE, "     reading--\n", "     reading = 0\n"),
+    # Waits.
+    "a deadline counts from the start": Mistake(
+        WAITS_DEADLINE, ":: made_progress -> time = 0\n", ":: false -> time = 0\n"
+    ),
+    "progress once is progress for ever": Mistake(WAITS, "    made_progress = false\n", "    skip\n"),
+    "a process waits while it is away": Mistake(
+        WAITS_DEADLINE,
+        "(time + passed > LONG -> LONG : time + passed)",
+        "(was_away -> LONG : (time + passed > LONG -> LONG : time + passed))",
+    ),
+    "a process that was away gives up without another poll": Mistake(
+        WAITS_DEADLINE, "is_past && was_away && !polls_once_more;", "false;"
+    ),
+    "a late process is given up": Mistake(WAITS, "is_past = DEADLINE > 0 && ", "is_past = "),
+    "a process that is stopped is given up at once": Mistake(
+        WAITS, "stopped_for >= LATE_AFTER && !gives_up", "stopped_for + 1 >= LATE_AFTER && !gives_up"
+    ),
+    "two short stops count as a long one": Mistake(
+        WAITS, ":: else -> saw_stopped = false; stopped_for = 0", ":: else -> skip"
+    ),
+    "a process that stays stopped is waited for": Mistake(
+        WAITS, "saw_stopped = true; stopped_for = 0", "saw_stopped = false; stopped_for = 0"
+    ),
+    "a process that has gone is waited for": Mistake(WAITS, "  :: gone && WAITS ->", "  :: gone && WAITS && false ->"),
+    "a process that has gone is given up before its records are searched": Mistake(
+        WAITS_COPIES, "     :: !has_searched -> has_searched", "     :: false -> has_searched"
+    ),
+    "a process that has gone is given up without another poll": Mistake(
+        WAITS_COPIES,
+        "has_searched = true; Search(); fault = false\n",
+        "has_searched = true; Search(); fault = false; assert(is_lost); gives_up = true\n",
+    ),
+    "records are searched once": Mistake(
+        WAITS,
+        "  :: time >= FIRST_SEARCH && !gives_up ->\n",
+        "  :: time >= FIRST_SEARCH && !gives_up && !has_searched ->\n     has_searched = true;\n",
+    ),
+    "a process that has not begun is in another program": Mistake(
+        WAITS, "    :: elsewhere -> fault", "    :: !has_begun -> fault"
+    ),
+    "ids of copies are not learned": Mistake(
+        WAITS_COPIES, "    knows_id = knows_id || has_begun;\n", "    knows_id = knows_id || false;\n"
+    ),
+    "lines come at equal distance": Mistake(WAITS, "tell_at = 2 * time\n", "tell_at = time + LATE_AFTER - 1\n"),
+    "a line about a later wait is due when one about the first would be": Mistake(
+        WAITS, "  :: time < LATE_AFTER -> tell_at = LATE_AFTER\n", "  :: time < LATE_AFTER -> skip\n"
+    ),
     # Rings.
     "a put waits for a credit less": Mistake(RINGS, "credit[pe] >= awaited", "credit[pe] + HALF >= awaited"),
     "a slot is used again a half too early": Mistake(RINGS, "> SLOTS + awaited ->", "> SLOTS + HALF + awaited ->"),

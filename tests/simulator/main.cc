@@ -14,6 +14,7 @@
 #include <cstring>
 #include <string>
 
+#include "tests/runtime/observe/temporary_directory.h"
 #include "tests/simulator/plan.h"
 #include "tests/simulator/simulated_job.h"
 
@@ -42,6 +43,7 @@ Plan PlanOf(const Arguments& arguments, uint64_t seed) {
 
 // In a child, so that one run knows nothing of the others. False if it failed.
 bool RunSeed(const Arguments& arguments, uint64_t seed, Report* report) {
+  const observe::TemporaryDirectory records;
   int channel[2];
   if (pipe(channel) != 0) abort();
   fflush(nullptr);
@@ -50,6 +52,7 @@ bool RunSeed(const Arguments& arguments, uint64_t seed, Report* report) {
     alarm(600);  // real seconds: a run that never reaches a point
     Plan plan = PlanOf(arguments, seed);
     plan.verbose = arguments.verbose;
+    plan.record_directory = records.path();
     const Report done = RunPlan(plan);
     if (write(channel[1], &done, sizeof(done)) != sizeof(done)) _exit(2);
     _exit(0);

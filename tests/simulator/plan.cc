@@ -86,8 +86,8 @@ void MakeCalm(Plan* plan) {
   plan->scheduler.pause_ns = 0;
 }
 
-// One process comes so late that the others say so, or nearly so. The job goes on. A process that was stopped itself,
-// for longer than its deadline, has not waited.
+// One process comes so late that the others say so, or nearly so. The job goes on. A process that was
+// stopped itself, for longer than its deadline, has not waited.
 void MakeUnhurried(Random& random, Plan* plan) {
   MakeCalm(plan);
   plan->answers = true;
@@ -103,22 +103,59 @@ void MakeUnhurried(Random& random, Plan* plan) {
   }
 }
 
-// The program of one process ends before its operations, or is another one.
+// The program of one process ends before its operations, or is another one, or the process dies. The others learn of
+// it though no deadline is set.
 void MakeAstray(Random& random, Plan* plan) {
   MakeCalm(plan);
   const auto process = static_cast<int>(random() % static_cast<uint64_t>(plan->processes()));
-  if (Chance(random, 30)) {
+  if (Chance(random, 20)) {
     // Or it comes when the deadline has long passed.
     plan->deadline = std::chrono::seconds(1);
     plan->faults = {{Fault::Kind::kLate, process, 0, 20'000'000'000}};
     return;
   }
-  plan->faults = {{Chance(random, 50) ? Fault::Kind::kEnds : Fault::Kind::kOther, process, 0}};
-  plan->within_ns = 3'000'000'000;
   plan->linger_ns = 4'000'000'000;
+  plan->within_ns = 2'000'000'000;
+  using Kind = Fault::Kind;
+  plan->faults = {{OneOf(random, {Kind::kEnds, Kind::kKilled, Kind::kOther, Kind::kOther}), process, 0}};
+  if (plan->Has(Kind::kKilled)) plan->faults[0].at_ns = static_cast<int64_t>(random() % 20'000);
+  if (!plan->Has(Kind::kOther)) return;
+  plan->other = OneOf(random, {OtherProgram::kOfOtherName, OtherProgram::kOfOneName, OtherProgram::kOfOneForm});
+  plan->within_ns = 3'000'000'000;
+  if (plan->other == OtherProgram::kOfOtherName) {
+    // It may still be on its way to this program, until it is late.
+    plan->late_after = std::chrono::milliseconds(1500);
+  } else if (Chance(random, 50)) {
+    plan->faults.push_back({Kind::kLate, process, 0, 2'500'000'000});
+  }
 }
 
-// One process is stopped for some time once or twice, or for good.
+// Two threads of each process run a program each. One of the programs takes long to compile, in each process another
+// one. Until then each process waits in a program that the other has not loaded.
+void MakeCompiling(Plan* plan) {
+  MakeCalm(plan);
+  plan->rounds = 2;
+  plan->crowded = true;
+  plan->programs_at_once = true;
+  plan->faults_are_harmless = true;
+  plan->faults = {{Fault::Kind::kLate, 0, 0, 5'500'000'000, /*round=*/0},
+                  {Fault::Kind::kLate, 1, 0, 5'500'000'000, /*round=*/1}};
+}
+
+// One process is late in a collective of the default backend, or ends before it. That is said, and fails nothing.
+void MakeForeign(Random& random, Plan* plan) {
+  MakeCalm(plan);
+  plan->foreign = true;
+  plan->faults_are_harmless = true;
+  plan->late_after = std::chrono::seconds(1);
+  plan->deadline = std::chrono::seconds(2);
+  const auto process = static_cast<int>(random() % static_cast<uint64_t>(plan->processes()));
+  plan->faults = {{Fault::Kind::kLate, process, 0, 4'500'000'000}};
+  plan->answers = Chance(random, 50);
+  if (!plan->answers) plan->faults = {{Fault::Kind::kEnds, process, 0}};
+}
+
+// One process is stopped for some time once or twice, or for good, or by a debugger, which may take its time.
 void MakeHeld(Random& random, Plan* plan) {
   MakeCalm(plan);
   plan->late_after = std::chrono::seconds(1);
@@ -130,6 +167,11 @@ void MakeHeld(Random& random, Plan* plan) {
   }
   plan->faults_are_harmless = true;
   // Late first, so that the others wait for it all the time.
+  if (Chance(random, 30)) {
+    plan->faults = {{Fault::Kind::kLate, held, 0, 2'000'000'000},
+                    {Fault::Kind::kTraced, held, 50'000'000, 6'000'000'000}};
+    return;
+  }
   plan->faults = {{Fault::Kind::kLate, held, 0, 2'000'000'000},
                   {Fault::Kind::kStopped, held, 50'000'000, 700'000'000},
                   {Fault::Kind::kStopped, held, 1'100'000'000, 700'000'000}};
@@ -147,13 +189,22 @@ void MakeCreeping(Random& random, Plan* plan) {
   plan->scheduler.tick_ns = plan->n_pes() <= 3 ? OneOf(random, {100'000.0, 130'000.0}) : 20'000.0;
 }
 
-// Every process runs a copy of the program that differs.
+// Every process runs a copy of each program that differs. Programs may have one form, so that only their order tells
+// which belong together. A process may exit when its part is done, which the others have not found yet.
 void MakeCopies(Random& random, Plan* plan) {
   const testing::Sizes sizes = plan->sizes;
   MakeCalm(plan);
   plan->rounds = OneOf(random, {1, 2});
   plan->sizes = sizes;
   plan->copies = true;
+  plan->crowded = Chance(random, 50);
+  plan->one_form = Chance(random, 50);
+  plan->leaves_early = Chance(random, 30);
+  if (!Chance(random, 40)) return;
+  // One loads its programs while the others search its record.
+  plan->faults_are_harmless = true;
+  plan->faults = {{Fault::Kind::kLate, static_cast<int>(random() % static_cast<uint64_t>(plan->processes())), 0,
+                   900'000'000 + static_cast<int64_t>(random() % 1'300'000'000)}};
 }
 
 }  // namespace
@@ -233,7 +284,9 @@ Plan DrawPlan(uint64_t seed) {
     if (seed % 16 == 15) MakeAstray(random, &plan);
     if (seed % 16 == 7) MakeHeld(random, &plan);
     if (seed % 16 == 12) MakeCreeping(random, &plan);
-    if (seed % 16 == 11) MakeCopies(random, &plan);
+    if (seed % 16 == 8) MakeCopies(random, &plan);
+    if (seed % 32 == 14) MakeCompiling(&plan);
+    if (seed % 32 == 6) MakeForeign(random, &plan);
   }
   plan.system.must_be_woken =
       plan.must_succeed() && plan.faults.empty() && plan.scheduler.pause_ns == 0 && !plan.copies;
@@ -271,10 +324,14 @@ std::string Describe(const Plan& plan) {
   if (plan.scarce) text += ", few slots";
   if (plan.in_process) text += ", no messages within a process";
   if (plan.copies) text += ", copies";
+  if (plan.one_form) text += " of one form";
+  if (plan.leaves_early) text += ", processes leave early";
+  if (plan.programs_at_once) text += ", two programs at once";
+  if (plan.foreign) text += ", default backend";
   if (plan.refuses_threads()) text += ", threads refused";
   if (plan.scheduler.pause_ns > 0) text += ", threads pause";
   for (const Fault& fault : plan.faults) {
-    const char* const what[] = {" killed", " stopped", " late", " at its end", " in another program"};
+    const char* const what[] = {" killed", " stopped", " late", " at its end", " in another program", " traced"};
     text += ", process " + std::to_string(fault.process) + what[static_cast<int>(fault.kind)] + " after " +
             std::to_string(fault.at_ns / 1000) + " us";
     if (fault.for_ns > 0) text += " for " + std::to_string(fault.for_ns / 1000) + " us";
@@ -314,7 +371,9 @@ int64_t Plan::LongestStop() const {
 
 int64_t Plan::LastFault() const {
   int64_t last = 0;
-  for (const Fault& fault : faults) last = std::max(last, fault.at_ns);
+  for (const Fault& fault : faults) {
+    last = std::max(last, fault.kind == Fault::Kind::kLate ? fault.for_ns : fault.at_ns);
+  }
   return last;
 }
 

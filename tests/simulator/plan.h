@@ -20,13 +20,22 @@ struct Fault {
   enum class Kind {
     kKilled,
     kStopped,
-    kLate,   // it begins its operations later than the others
-    kEnds,   // its program ends before its operations
-    kOther,  // it runs another program
+    kLate,    // it begins its operations later than the others
+    kEnds,    // its program ends before its operations
+    kOther,   // it runs another program
+    kTraced,  // it is stopped by a debugger
   } kind;
   int process;
-  int64_t at_ns;       // after all processes have met; kKilled and kStopped
-  int64_t for_ns = 0;  // kStopped and kLate
+  int64_t at_ns;       // after all processes have met; kKilled, kStopped and kTraced
+  int64_t for_ns = 0;  // kStopped, kTraced and kLate
+  int round = 0;       // before which it is kLate
+};
+
+// How the program of a process that is kOther differs.
+enum class OtherProgram {
+  kOfOtherName,
+  kOfOneName,  // and of another form
+  kOfOneForm,  // one collective is another
 };
 
 // Longer than any run.
@@ -56,6 +65,12 @@ struct Plan {
   bool ring_only = false;  // permutes around a ring of all PEs, and all-reduces of eight: for thousands of PEs
 
   bool copies = false;  // processes call an operation by ids of their own, and learn those of the others when they wait
+  bool one_form = false;          // all programs have one form and one name
+  bool leaves_early = false;      // a process exits as soon as its own operations have ended
+  bool programs_at_once = false;  // every round in a thread of its own, which compiles its program first
+  bool foreign = false;           // a collective of the default backend comes before the others of a round
+  OtherProgram other = OtherProgram::kOfOneName;
+  std::string record_directory;  // for the flight records
 
   bool verbose = false;  // says what begins and ends
 
@@ -78,6 +93,8 @@ struct Plan {
   bool KnowsLateness() const { return late_after.count() < 10'000'000'000; }
   // The process that is stopped, if nothing else can make a process late; else -1.
   int OnlyStopped() const;
+  // Whether processes need flight records.
+  bool records() const { return copies || programs_at_once || Has(Fault::Kind::kOther); }
   int64_t LongestStop() const;
   int64_t LastFault() const;
   // Whether every operation must give results.

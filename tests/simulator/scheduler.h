@@ -28,6 +28,7 @@ struct Process {
   bool dead = false;
   int64_t stopped_until = 0;  // simulated nanoseconds
   double speed = 1;           // the share of its turns that it takes
+  bool is_traced = false;     // by a debugger, which has stopped it
   VectorClock ended = {};     // what it had done when it died: whoever knows of its death sees all of that
 };
 
@@ -104,8 +105,12 @@ class Scheduler {
   void Kill(Process* process);
   // Whether the process has been killed, or has exited with Kill. If so, the caller sees all that it has done.
   bool IsDead(int process);
-  void Stop(Process* process, int64_t until) { process->stopped_until = until; }
+  void Stop(Process* process, int64_t until, bool by_debugger) {
+    process->stopped_until = until;
+    process->is_traced = by_debugger;
+  }
   bool IsStopped(int process) const { return processes_[static_cast<size_t>(process)]->stopped_until > now_; }
+  bool IsTraced(int process) const { return processes_[static_cast<size_t>(process)]->is_traced; }
 
   Random& random() { return random_; }
   bool Chance(double probability) { return static_cast<double>(random_() >> 11) < probability * 0x1p53; }

@@ -5,16 +5,20 @@
 #include <functional>
 #include <memory>
 #include <numeric>
-#include <set>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "tests/simulator/job_checks.h"
+#include "tests/simulator/meeting.h"
 #include "tests/simulator/shared_memory.h"
-#include "tests/thunks/cpu/random_transfer.h"
+#include "tests/simulator/simulated_programs.h"
+#include "tests/thunks/cpu/traffic.h"
 #include "xla_patch/runtime/execution_counter.h"
+#include "xla_patch/runtime/observe/observer.h"
 #include "xla_patch/shm/heap.h"
 #include "xla_patch/shm/inquiry.h"
 #include "xla_patch/shm/late_processes.h"
@@ -22,45 +26,13 @@
 #include "xla_patch/thunks/cpu/grant_board.h"
 #include "xla_patch/thunks/cpu/local_pes.h"
 #include "xla_patch/thunks/cpu/mailboxes.h"
-#include "xla_patch/thunks/cpu/slot_pool.h"
 
 namespace xla_shmem::simulator {
 namespace {
 
-using testing::DrawTransfer;
 using testing::Transfer;
 
 Scheduler& TheScheduler() { return Scheduler::Get(); }
-
-// All processes meet here before they map each other's segments: in a real job JAX's store does that.
-class Meeting {
- public:
-  // `complete` is called when all are there.
-  Meeting(int processes, std::function<void()> complete) : missing_(processes), complete_(std::move(complete)) {}
-  void Meet() {
-    const OwnCode own_code;
-    MemoryModel::Release(&clock_);
-    if (--missing_ == 0) {
-      complete_();
-      TheScheduler().Wake(this);
-    } else {
-      TheScheduler().Block(this);
-    }
-    MemoryModel::Acquire(clock_);
-  }
-
- private:
-  int missing_;
-  const std::function<void()> complete_;
-  VectorClock clock_;
-};
-
-size_t CountBlocks(SlotPool* pool, size_t bytes) {
-  std::vector<char*> blocks;
-  while (char* block = pool->Take(bytes)) blocks.push_back(block);
-  for (char* block : blocks) pool->Return(block, bytes);
-  return blocks.size();
-}
 
 // A thread of the user's, which the system does not refuse.
 std::thread StartThread(const std::function<void()>& body) {
@@ -75,7 +47,12 @@ std::thread StartThread(const std::function<void()>& body) {
 class SimulatedJob {
  public:
   explicit SimulatedJob(const Plan& plan)
-      : plan_(plan), meeting_(plan.processes(), [this] { PlanFaults(); }), end_(plan.processes(), [] {}) {}
+      : plan_(plan),
+        programs_(plan_),
+        checks_(plan_),
+        foreign_(static_cast<size_t>(plan.rounds), ForeignCollective(plan.n_pes())),
+        meeting_(plan.processes(), [this] { PlanFaults(); }),
+        end_(plan.processes(), [] {}) {}
 
   // All processes, ready to run.
   void Start();
@@ -88,22 +65,33 @@ class SimulatedJob {
     int process;
     std::unique_ptr<shm::Heap> heap;
     std::unique_ptr<LocalPes> pes;
-    std::unique_ptr<shm::ProgressEngine> engine;
     ExecutionCounter executions;
+    observe::Observer observer;
+    std::unique_ptr<shm::ProgressEngine> engine;
+  };
+  // A call of an operation on a PE.
+  struct Call {
+    int pe;
+    int operation;  // of its round
+    uint64_t execution;
+    std::unique_ptr<Transfer> transfer;
   };
 
   void ProcessMain(Process* process);
   void RunProcess(Process* process);
   void PlanFaults();
-  std::vector<uint64_t> DrawOperations() const;
   size_t HeapBytes() const;
-  std::unique_ptr<Transfer> Draw(Random& random, MessageKey key, int pe) const;
+  void StartObserver(Member& member) const;
   void RunPe(Member& member, int pe);
-  // From here on this process knows what the others call its operations.
-  void PairCopies(Member& member) const;
+  void RunRound(Member& member, int pe, int round, std::vector<Call>* calls);
+  // This process is late in a round, if the plan says so.
+  void ComeLate(const Member& member, int round);
+  // False if the collective of the default backend has failed.
+  bool RunForeign(Member& member, int pe, int round);
   // `pending`: operations of this PE that have not ended.
-  void Begin(Member& member, int pe, std::unique_ptr<Transfer> transfer, int* pending);
-  void Ended(const Member& member, std::unique_ptr<Transfer> transfer, const Status& status, int* pending);
+  void Begin(Member& member, int round, Call call, int* pending);
+  void Ended(Member& member, const observe::Observer::Span& span, std::unique_ptr<Transfer> transfer,
+             const Status& status, int* pending);
   // With Plan::verbose.
   template <typename Text>
   void Say(const Text& text) const {
@@ -114,21 +102,16 @@ class SimulatedJob {
             Scheduler::current()->process->number, Scheduler::current()->name.c_str(), text().c_str());
     TheScheduler().SetLooking(false);
   }
-  void CheckError(const Member& member, const std::string& error) const;
-  // A line that a process prints about those that are late.
-  void CheckLine(const Member& member, const std::string& line);
-  void CheckLines() const;
   void AnswerQuestions(Member& member, const bool* stop) const;
-  void CheckAllFree(const Member& member) const;
 
   const Plan plan_;
+  const SimulatedPrograms programs_;
+  JobChecks checks_;
+  std::vector<ForeignCollective> foreign_;  // by round
   Meeting meeting_, end_;
   std::vector<Process*> processes_;
-  std::vector<uint64_t> operations_;  // ids, round by round
-  int64_t met_ = 0;                   // when all processes had met
-  int64_t ended_ = 0;                 // when the last process exited
-  bool somebody_waits_ = false;       // for the process that is late
-  std::vector<int> lines_;            // about late processes, by the process that prints them
+  int64_t met_ = 0;    // when all processes had met
+  int64_t ended_ = 0;  // when the last process exited
   Report report_;
 };
 
@@ -169,8 +152,12 @@ void SimulatedJob::RunProcess(Process* process) {
   if (!pes.ok()) scheduler.Fail(pes.status().message());
   member.pes = *std::move(pes);
   shm::WaitLimits limits{plan_.deadline, plan_.late_after};
-  limits.say = [&](const std::string& line) { CheckLine(member, line); };
+  limits.say = [&](const std::string& line) {
+    Say([&] { return "says: " + line; });
+    checks_.CheckLine(member.process, line);
+  };
   member.engine = std::make_unique<shm::ProgressEngine>(member.heap.get(), plan_.spin, std::move(limits));
+  StartObserver(member);
   std::vector<std::thread> threads;
   bool stop = false;
   std::thread answering;
@@ -186,9 +173,11 @@ void SimulatedJob::RunProcess(Process* process) {
     shm::StopAwaiting(member.heap->OwnHeader());
     answering.join();
   }
+  if (plan_.leaves_early) return;
+  if (plan_.must_succeed() || plan_.Has(Fault::Kind::kOther)) shm::PublishAtEnd(member.heap->OwnHeader());
   if (plan_.must_succeed()) {
     end_.Meet();
-    CheckAllFree(member);
+    checks_.CheckAllFree(*member.heap, *member.pes);
   } else if (plan_.linger_ns > 0) {
     const OwnCode own_code;
     scheduler.Block(&member, scheduler.now() + plan_.linger_ns);
@@ -202,27 +191,6 @@ void SimulatedJob::ProcessMain(Process* process) {
   TheScheduler().Kill(process);  // it exits
 }
 
-std::unique_ptr<Transfer> SimulatedJob::Draw(Random& random, MessageKey key, int pe) const {
-  const int n_pes = plan_.n_pes();
-  if (!plan_.ring_only) return DrawTransfer(random, key, pe, n_pes, plan_.sizes);
-  const size_t bytes = 1 + random() % plan_.sizes.largest;
-  if (random() % 2 == 0) {
-    constexpr int kMembers = 8;
-    std::vector<int> group;
-    for (int member = pe / kMembers * kMembers; member < std::min(n_pes, (pe / kMembers + 1) * kMembers); ++member) {
-      group.push_back(member);
-    }
-    testing::Reduction reduction{ReductionKind::kSum, group, {ElementType::kF32}, {bytes / 4}};
-    return std::make_unique<testing::AllReduceTransfer>(key, pe, reduction, testing::Placement::kApart);
-  }
-  // A PermuteTransfer looks through the targets of all PEs.
-  std::vector<int> target_of(static_cast<size_t>(n_pes), -1);
-  target_of[static_cast<size_t>(pe)] = (pe + 1) % n_pes;
-  target_of[static_cast<size_t>((pe + n_pes - 1) % n_pes)] = pe;
-  return std::make_unique<testing::PermuteTransfer>(key, pe, target_of, std::vector<size_t>{bytes},
-                                                    testing::Placement::kApart);
-}
-
 void SimulatedJob::AnswerQuestions(Member& member, const bool* stop) const {
   uint32_t last = 0;
   while (!*stop) {
@@ -232,219 +200,137 @@ void SimulatedJob::AnswerQuestions(Member& member, const bool* stop) const {
   }
 }
 
-// Starts all operations of a round in an order of its own, on several threads, and waits for them, as XLA:CPU does.
+// As runtime/runtime.cc does it.
+void SimulatedJob::StartObserver(Member& member) const {
+  std::vector<int> processes(static_cast<size_t>(plan_.processes()));
+  std::iota(processes.begin(), processes.end(), 0);
+  observe::ObserverOptions options;
+  if (plan_.records()) options.record_directory = plan_.record_directory;
+  for (const std::string& warning :
+       member.observer.Start(options, member.process, processes, member.heap->local_pes())) {
+    TheScheduler().Fail(warning);
+  }
+  member.observer.SetPair(
+      [&member](const std::vector<PeerOperation>& operations) { member.pes->peer_operations().Add(operations); });
+}
+
 void SimulatedJob::RunPe(Member& member, int pe) {
   Random shared(plan_.seed * 31 + 7), own(plan_.seed * 1000 + static_cast<uint64_t>(pe));
-  for (const Fault& fault : plan_.faults) {
-    if (fault.kind != Fault::Kind::kLate || fault.process != member.process) continue;
-    const OwnCode own_code;
-    TheScheduler().Block(&member, TheScheduler().now() + fault.for_ns);
-  }
-  const uint64_t program = plan_.ProcessWith(Fault::Kind::kOther) == member.process ? uint64_t{1} << 60 : 0;
+  std::vector<std::vector<Call>> calls(static_cast<size_t>(plan_.rounds));
+  std::vector<std::thread> at_once;
   for (int round = 0; round < plan_.rounds; ++round) {
-    std::vector<std::unique_ptr<Transfer>> transfers;
+    if (!plan_.programs_at_once) ComeLate(member, round);
+    std::vector<Call>& of_round = calls[static_cast<size_t>(round)];
     for (int i = 0; i < plan_.operations; ++i) {
-      const uint64_t of_all = operations_[static_cast<size_t>(round * plan_.operations + i)] | program;
-      const uint64_t operation = plan_.copies ? testing::InCopy(of_all, member.process) : of_all;
+      const uint64_t operation = programs_.IdOf(member.process, round, i);
       const auto counted = member.executions.Begin(operation, pe, /*executable=*/1, /*run_id=*/round);
-      transfers.push_back(Draw(shared, {operation, counted->number}, pe));
+      of_round.push_back({pe, i, counted->number, programs_.Draw(shared, {operation, counted->number}, pe)});
     }
-    std::shuffle(transfers.begin(), transfers.end(), own);
-    int pending = plan_.operations;
-    std::vector<std::thread> threads;
-    for (int thread = 0; thread < plan_.threads; ++thread) {
-      threads.push_back(StartThread([&, thread] {
-        for (size_t i = static_cast<size_t>(thread); i < transfers.size(); i += static_cast<size_t>(plan_.threads)) {
-          Begin(member, pe, std::move(transfers[i]), &pending);
-        }
+    std::shuffle(of_round.begin(), of_round.end(), own);
+    if (plan_.programs_at_once) {
+      at_once.push_back(StartThread([this, &member, pe, round, of_thread = &of_round] {
+        ComeLate(member, round);
+        RunRound(member, pe, round, of_thread);
       }));
+      continue;
     }
-    for (std::thread& thread : threads) thread.join();
-    const OwnCode own_code;
-    while (pending > 0) TheScheduler().Block(&pending);
+    if (plan_.foreign && !RunForeign(member, pe, round)) return;
+    RunRound(member, pe, round, &of_round);
+  }
+  for (std::thread& thread : at_once) thread.join();
+}
+
+// Starts all operations of a round in an order of its own, on several threads, and waits for them, as XLA:CPU does.
+void SimulatedJob::RunRound(Member& member, int pe, int round, std::vector<Call>* calls) {
+  for (int i = 0; plan_.records() && i < plan_.operations; ++i) {
+    member.observer.AddSite(programs_.SiteOf(member.process, round, i));
+  }
+  int pending = plan_.operations;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < plan_.threads; ++thread) {
+    threads.push_back(StartThread([&, thread] {
+      for (size_t i = static_cast<size_t>(thread); i < calls->size(); i += static_cast<size_t>(plan_.threads)) {
+        Begin(member, round, std::move((*calls)[i]), &pending);
+      }
+    }));
+  }
+  for (std::thread& thread : threads) thread.join();
+  const OwnCode own_code;
+  while (pending > 0) TheScheduler().Block(&pending);
+}
+
+void SimulatedJob::ComeLate(const Member& member, int round) {
+  const OwnCode own_code;
+  Scheduler& scheduler = TheScheduler();
+  for (const Fault& fault : plan_.faults) {
+    if (fault.kind != Fault::Kind::kLate || fault.process != member.process || fault.round != round) continue;
+    checks_.AddLateness(round, member.process);
+    scheduler.Block(&fault, scheduler.now() + fault.for_ns);
   }
 }
 
-// As observe::Observer::FindMismatch does it.
-void SimulatedJob::PairCopies(Member& member) const {
-  std::vector<PeerOperation> ids;
-  for (int pe = 0; pe < plan_.n_pes(); ++pe) {
-    const int process = plan_.process_of_pe[static_cast<size_t>(pe)];
-    if (process == member.process) continue;
-    for (const uint64_t operation : operations_) {
-      ids.push_back({pe, testing::InCopy(operation, member.process), testing::InCopy(operation, process)});
-    }
-  }
-  member.pes->peer_operations().Add(ids);
+bool SimulatedJob::RunForeign(Member& member, int pe, int round) {
+  constexpr int64_t kGivesUpAfter = 6'000'000'000;
+  ForeignCollective& collective = foreign_[static_cast<size_t>(round)];
+  std::unique_ptr<Operation> operation = collective.Begin(pe, TheScheduler().now() + kGivesUpAfter);
+  checks_.AddWait(round, operation->WaitsFor());
+  bool is_over = false;
+  member.engine->Submit(std::move(operation), [&](const Status& status) {
+    if (!status.ok()) TheScheduler().Fail("a collective of the default backend failed with: " + status.message());
+    const OwnCode own_code;
+    is_over = true;
+    TheScheduler().Wake(&is_over);
+  });
+  const OwnCode own_code;
+  while (!is_over) TheScheduler().Block(&is_over);
+  return collective.all_came();
 }
 
 // As bindings/ffi/cpu/handler.h does it.
-void SimulatedJob::Begin(Member& member, int pe, std::unique_ptr<Transfer> transfer, int* pending) {
-  std::unique_ptr<Operation> operation = transfer->Begin(*member.pes->context(pe));
+void SimulatedJob::Begin(Member& member, int round, Call call, int* pending) {
+  std::unique_ptr<Operation> operation = call.transfer->Begin(*member.pes->context(call.pe));
   Say([&] { return "begins " + operation->Describe({}); });
+  observe::Observer::Span span;
+  if (plan_.records()) {
+    const observe::Site site = programs_.SiteOf(member.process, round, call.operation);
+    span = member.observer.Begin(call.pe, member.observer.FindSite(site.operation, site.name), call.execution, 64);
+  }
   const Result<bool> finished = member.engine->TryInline(*operation);
   if (!finished.ok() || *finished) {
     Say([&] { return "ended at once: " + operation->Describe({}); });
     operation.reset();
-    Ended(member, std::move(transfer), finished.status(), pending);
+    Ended(member, span, std::move(call.transfer), finished.status(), pending);
     return;
   }
-  for (const int awaited : plan_.Has(Fault::Kind::kLate) ? operation->WaitsFor() : std::set<int>()) {
-    somebody_waits_ |= plan_.process_of_pe[static_cast<size_t>(awaited)] == plan_.ProcessWith(Fault::Kind::kLate);
-  }
-  auto* const left = transfer.release();
+  member.observer.MarkWaiting(span);
+  if (plan_.Has(Fault::Kind::kLate)) checks_.AddWait(round, operation->WaitsFor());
+  auto* const left = call.transfer.release();
   member.engine->Submit(
       std::move(operation),
-      [=, &member](const Status& status) { Ended(member, std::unique_ptr<Transfer>(left), status, pending); },
-      [this, &member](bool) -> std::string {
-        if (plan_.copies) PairCopies(member);
-        const int other = plan_.ProcessWith(Fault::Kind::kOther);
-        return other < 0 ? "" : "process " + std::to_string(other) + " (PE 0) is in another program";
-      });
+      [=, &member](const Status& status) { Ended(member, span, std::unique_ptr<Transfer>(left), status, pending); },
+      [=, &member](bool is_late) { return member.observer.FindMismatch(span, is_late); });
 }
 
 // XLA may reuse the buffers from here on: they are gone when this returns.
-void SimulatedJob::Ended(const Member& member, std::unique_ptr<Transfer> transfer, const Status& status, int* pending) {
+void SimulatedJob::Ended(Member& member, const observe::Observer::Span& span, std::unique_ptr<Transfer> transfer,
+                         const Status& status, int* pending) {
   Say([&] { return "ended: " + (status.ok() ? "right so far" : status.message()); });
   if (status.ok()) {
     ++report_.finished;
+    member.observer.End(span, std::nullopt, /*is_inline=*/false);
     const std::string wrong = transfer->Verdict();
     if (!wrong.empty()) TheScheduler().Fail("wrong result: " + wrong);
   } else {
     ++report_.failed;
-    CheckError(member, status.message());
+    const std::string error = plan_.records() ? member.observer.Fail(span, status.message()) : status.message();
+    checks_.CheckError(member.process, error);
   }
   transfer.reset();
   const OwnCode own_code;
   if (--*pending == 0) TheScheduler().Wake(pending);
 }
 
-void SimulatedJob::CheckError(const Member& member, const std::string& error) const {
-  const auto says = [&](const std::string& words) { return error.find(words) != std::string::npos; };
-  const auto fail = [&](const std::string& why) {
-    TheScheduler().Fail(why + ": process " + std::to_string(member.process) + " failed with: " + error);
-  };
-  if (plan_.must_succeed()) fail("a run without a fault failed");
-  if (const int ended = plan_.ProcessWith(Fault::Kind::kEnds); ended >= 0) {
-    if (!says("process " + std::to_string(ended) + " (PE ") || !says(") has come to the end of its program")) {
-      fail("an error does not name the process at its end");
-    }
-    return;
-  }
-  if (plan_.Has(Fault::Kind::kOther)) {
-    if (!says("is in another program")) fail("an error does not say that a process is in another program");
-    return;
-  }
-  if (plan_.KnowsLateness() && plan_.Has(Fault::Kind::kStopped)) {
-    if (!says("process " + std::to_string(plan_.ProcessWith(Fault::Kind::kStopped)) + " (PE ") ||
-        !says(") has been stopped for 1 s")) {
-      fail("an error does not name the process that is stopped for good");
-    }
-    return;
-  }
-  if (plan_.refuses_threads() && says("cannot start a thread")) return;
-  bool names_killed = false;
-  for (int process = 0; process < plan_.processes(); ++process) {
-    if (!says("process " + std::to_string(process) + " (PE ") || !says(") has exited")) continue;
-    names_killed |= plan_.IsKilled(process);
-    if (!plan_.IsKilled(process) && !plan_.refuses_threads()) fail("an error names a process that did not die");
-  }
-  if (names_killed) return;
-  if (!says("gave up after the deadline")) fail("an error names neither a process that died nor a deadline");
-  if (const int stopped = plan_.OnlyStopped(); stopped >= 0) {
-    for (int process = 0; process < plan_.processes(); ++process) {
-      const bool named = says("process " + std::to_string(process) + " (PE ");
-      if (named != (process == stopped)) fail("an error does not name the stopped process alone");
-    }
-  }
-  const bool in_time = !plan_.AnyKilled() && !plan_.scarce && plan_.scheduler.pause_ns == 0;
-  if (in_time && plan_.LongestStop() + 150'000'000 < plan_.deadline.count()) {
-    fail("a stop of " + std::to_string(plan_.LongestStop() / 1'000'000) + " ms failed a job before its deadline");
-  }
-}
-
-void SimulatedJob::CheckLine(const Member& member, const std::string& line) {
-  Say([&] { return "says: " + line; });
-  ++lines_[static_cast<size_t>(member.process)];
-  if (!plan_.KnowsLateness()) return;
-  const int late = plan_.ProcessWith(Fault::Kind::kLate);
-  const auto fail = [&](const std::string& why) { TheScheduler().Fail(why + ": " + line); };
-  for (int process = 0; process < plan_.processes(); ++process) {
-    const bool is_named = line.find("process " + std::to_string(process) + " (PE ") != std::string::npos;
-    if (process != late && late >= 0 && is_named) fail("a line names a process that is not late");
-  }
-  if (plan_.answers && line.find("is running, but in no collective") != std::string::npos &&
-      line.find(": it is simulated") == std::string::npos) {
-    fail("a line does not say what the late process does");
-  }
-}
-
-// Each wait of at least `late_after` is told, at growing distance; a shorter one is not.
-void SimulatedJob::CheckLines() const {
-  const int late = plan_.ProcessWith(Fault::Kind::kLate);
-  if (!plan_.KnowsLateness() || late < 0 || !plan_.answers) return;
-  const int64_t time = plan_.faults[0].for_ns, after = plan_.late_after.count(), slack = 500'000'000;
-  int most = 0, any = 0;
-  for (int64_t at = after; at < time + slack; at *= 2) ++most;
-  for (const int lines : lines_) {
-    any += lines;
-    if (lines > most) {
-      TheScheduler().Fail(std::to_string(lines) + " lines in " + std::to_string(time / 1'000'000) + " ms");
-    }
-  }
-  if (lines_[static_cast<size_t>(late)] > 0) TheScheduler().Fail("the late process itself prints a line");
-  if (somebody_waits_ && time > after + slack && any == 0) TheScheduler().Fail("nobody says that a process is late");
-}
-
-void SimulatedJob::CheckAllFree(const Member& member) const {
-  for (const int pe : member.heap->local_pes()) {
-    const PeContext& context = *member.pes->context(pe);
-    constexpr size_t kBlock = 4096;
-    char* const anywhere = member.heap->base(pe);  // a pool does not touch its memory
-    SlotPool slots(anywhere, plan_.arena_bytes), reserve(anywhere, plan_.reserve_bytes);
-    if (CountBlocks(context.slots, kBlock) != CountBlocks(&slots, kBlock) ||
-        CountBlocks(context.reserve, kBlock) != CountBlocks(&reserve, kBlock)) {
-      TheScheduler().Fail("PE " + std::to_string(pe) + " has lost slots");
-    }
-    if (plan_.ring_only) continue;
-    // The board lies first in a heap, and then the mailboxes (LocalPes::Create).
-    const auto* const records = reinterpret_cast<const GrantRecord*>(member.heap->base(pe));
-    for (size_t i = 0; i < GrantBoard::Bytes(plan_.n_pes()) / sizeof(GrantRecord); ++i) {
-      if (records[i].state != 0) TheScheduler().Fail("PE " + std::to_string(pe) + " still has a grant");
-    }
-    for (int receiver = 0; receiver < plan_.n_pes(); ++receiver) {
-      int free = 0;
-      for (uint64_t operation = 0; operation < 4096 && free < 64; ++operation) {
-        free += context.mailboxes->Claim(receiver, {operation, 0}).entry != nullptr;
-      }
-      if (free != 64) {
-        TheScheduler().Fail("PE " + std::to_string(pe) + " finds " + std::to_string(free) +
-                            " of 64 mailboxes free at PE " + std::to_string(receiver));
-      }
-    }
-  }
-}
-
-// Ids are hashes. Crowded ones begin their search for a place at the same mailbox and the same record.
-std::vector<uint64_t> SimulatedJob::DrawOperations() const {
-  std::vector<uint64_t> operations;
-  const auto count = static_cast<size_t>(plan_.rounds * plan_.operations);
-  const auto homes = [](uint64_t id) { return std::make_pair(Mailboxes::Home({id, 0}), GrantBoard::Home({id, 0})); };
-  const uint64_t first = plan_.seed << 20;
-  if (plan_.crowded) {
-    for (uint64_t id = first; operations.size() < count; ++id) {
-      if (operations.empty() || homes(id) == homes(first)) operations.push_back(id);
-    }
-  } else {
-    // The same operations in each round.
-    for (size_t i = 0; i < count; ++i) operations.push_back(first + i % static_cast<size_t>(plan_.operations));
-  }
-  return operations;
-}
-
 void SimulatedJob::Start() {
-  operations_ = DrawOperations();
-  lines_.assign(static_cast<size_t>(plan_.processes()), 0);
   for (int process = 0; process < plan_.processes(); ++process) {
     processes_.push_back(TheScheduler().AddProcess(plan_.speeds[static_cast<size_t>(process)]));
     TheScheduler().Spawn(processes_.back(), "main", [this, owner = processes_.back()] { ProcessMain(owner); });
@@ -455,14 +341,15 @@ void SimulatedJob::Start() {
 void SimulatedJob::PlanFaults() {
   met_ = TheScheduler().now();
   for (const Fault& fault : plan_.faults) {
-    if (fault.kind != Fault::Kind::kKilled && fault.kind != Fault::Kind::kStopped) continue;
+    using Kind = Fault::Kind;
+    if (fault.kind != Kind::kKilled && fault.kind != Kind::kStopped && fault.kind != Kind::kTraced) continue;
     TheScheduler().At(met_ + fault.at_ns, [this, fault] {
       Process* const process = processes_[static_cast<size_t>(fault.process)];
       if (process->dead) return;
-      if (fault.kind == Fault::Kind::kKilled) {
+      if (fault.kind == Kind::kKilled) {
         TheScheduler().Kill(process);
       } else {
-        TheScheduler().Stop(process, met_ + fault.at_ns + fault.for_ns);
+        TheScheduler().Stop(process, met_ + fault.at_ns + fault.for_ns, fault.kind == Kind::kTraced);
       }
     });
     if (fault.for_ns != kForEver) continue;
@@ -473,19 +360,8 @@ void SimulatedJob::PlanFaults() {
 }
 
 Report SimulatedJob::Finish() const {
-  Scheduler& scheduler = TheScheduler();
-  // A process that stops may begin its last operation when it goes on.
-  const int64_t limit = plan_.within_ns > 0 ? plan_.LastFault() + plan_.within_ns + plan_.linger_ns
-                                            : plan_.LastFault() + plan_.LongestStop() + plan_.linger_ns +
-                                                  2 * plan_.deadline.count() + 3'000'000'000;
-  CheckLines();
-  const int64_t lateness = plan_.Has(Fault::Kind::kLate) ? plan_.faults[0].for_ns : 0;
-  if (somebody_waits_ && !plan_.must_succeed() && lateness > plan_.deadline.count() && report_.failed == 0) {
-    scheduler.Fail("nobody gave up after the deadline");
-  }
-  if (!plan_.faults.empty() && ended_ - met_ > limit) {
-    scheduler.Fail("the job ended " + std::to_string((ended_ - met_) / 1'000'000) + " ms after its begin");
-  }
+  const Scheduler& scheduler = TheScheduler();
+  checks_.CheckEnd(met_, ended_, report_);
   Report report = report_;
   report.steps = scheduler.steps();
   report.trace = scheduler.trace();

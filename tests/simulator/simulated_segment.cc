@@ -71,7 +71,8 @@ void Segment::Unlink() {}
 
 ProcessState StateOf(pid_t pid, uint64_t /*start_time*/) {
   if (ProcessStartTime(pid) == 0) return ProcessState::kGone;
-  return Scheduler::Get().IsStopped(pid - 1000) ? ProcessState::kStopped : ProcessState::kRuns;
+  if (!Scheduler::Get().IsStopped(pid - 1000)) return ProcessState::kRuns;
+  return Scheduler::Get().IsTraced(pid - 1000) ? ProcessState::kTraced : ProcessState::kStopped;
 }
 
 ProcessState Segment::OwnerState() const {

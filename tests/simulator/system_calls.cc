@@ -327,6 +327,27 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const iovec* local, unsigned long loc
 
 }  // extern "C"
 
+// Files: flight records. A reader may rest between two pieces, while others write.
+extern "C" ssize_t __real_pread(int file, void* to, size_t bytes, off_t at);
+extern "C" ssize_t __wrap_pread(int file, void* to, size_t bytes, off_t at) {
+  if (!InRun()) return __real_pread(file, to, bytes, at);
+  const OwnCode own_code;
+  Scheduler& scheduler = Scheduler::Get();
+  constexpr size_t kPiece = 16 << 10;
+  size_t done = 0;
+  while (done < bytes) {
+    scheduler.Point();
+    if (scheduler.Chance(0.1)) {
+      scheduler.Block(to, scheduler.now() + 1 + static_cast<int64_t>(scheduler.Below(50'000'000)));
+    }
+    const size_t piece = std::min(kPiece, bytes - done);
+    const ssize_t read = __real_pread(file, static_cast<char*>(to) + done, piece, at + static_cast<off_t>(done));
+    if (read <= 0) break;
+    done += static_cast<size_t>(read);
+  }
+  return static_cast<ssize_t>(done);
+}
+
 // std::chrono::steady_clock::now, whose time_point is a number of nanoseconds.
 extern "C" int64_t __wrap__ZNSt6chrono3_V212steady_clock3nowEv() {
   if (InRun()) {

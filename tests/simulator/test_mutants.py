@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from planted_mistakes import ROOT, Mutant, SourceCopy
 from simulator_build import Simulator
+from wait_mutants import WAIT_MUTANTS
 
 #: Seeds that a mistake may take to be found. The sources as they are pass them (test_seeds.py).
 SEEDS = 6000
@@ -14,7 +15,7 @@ SEEDS = 6000
 RELEASE = "std::memory_order_release"
 RELAXED = "std::memory_order_relaxed"
 
-MUTANTS = {
+MUTANTS = WAIT_MUTANTS | {
     # What reviews of the code have found.
     "a refused read is credited from the first chunk on": Mutant(
         "thunks/cpu/channel.cc", "  grant.credit = consumed / geometry.slot_bytes;\n", "  (void)consumed;\n"
@@ -268,61 +269,10 @@ MUTANTS = {
         "shm/wait_watch.cc", "polls_once_more_ = is_past && was_away_ && !polls_once_more_;", "(void)was_away_;"
     ),
     "a process does not say for whom it waits": Mutant(
-        "shm/wait_watch.cc", "  PublishWaits(*heap_, awaited, longest.operation->Describe({}));\n", ""
+        "shm/wait_watch.cc", "  PublishWaits(*heap_, AwaitedBy(waits), longest.operation->Describe({}));\n", ""
     ),
     "a process that is stopped and had waited is not late": Mutant(
         "shm/late_processes.cc", "return Lateness::kStopped;", "return Lateness::kNone;"
-    ),
-    # Late, stopped, dead, at the end, in another program.
-    "progress does not count": Mutant(
-        "shm/wait_watch.cc", "    if (wait->made_progress) {\n", "    if (wait->made_progress && false) {\n"
-    ),
-    "a process waits while it is stopped itself": Mutant(
-        "shm/wait_watch.cc",
-        "wait->time += std::min<nanoseconds>(now - wait->looked, kAway);",
-        "wait->time += now - wait->looked;",
-    ),
-    "a late process fails the job": Mutant(
-        "shm/wait_watch.cc",
-        "  TellIfLate(now, longest);\n",
-        "  if (is_late) return PastDeadline(*longest.operation);\n  TellIfLate(now, longest);\n",
-    ),
-    "nobody looks for processes at their end": Mutant(
-        "shm/wait_watch.cc",
-        "heap_->HeaderOf(pe).at_end.load(std::memory_order_acquire) != 0",
-        "heap_->HeaderOf(pe).at_end.load(std::memory_order_acquire) > 1",
-    ),
-    "a process that is stopped is an error at once": Mutant(
-        "shm/wait_watch.cc", "    if (stopped[pe] < limits_.late_after) continue;\n", ""
-    ),
-    "a process that stays stopped is waited for": Mutant(
-        "shm/wait_watch.cc", "if (stopped[pe] < limits_.late_after) continue;", "if (stopped[pe] >= 0s) continue;"
-    ),
-    "two short stops count as a long one": Mutant(
-        "shm/wait_watch.cc",
-        "  stopped_ = std::move(stopped);\n",
-        "  for (const auto& [pe, time] : stopped) stopped_[pe] = time;\n",
-    ),
-    "nobody looks for another program": Mutant(
-        "shm/wait_watch.cc", "    if (!wait->find_fault || ", "    if (wait->find_fault || "
-    ),
-    "lines about late processes come at equal distance": Mutant(
-        "shm/wait_watch.cc",
-        "tell_at_ = 2 * std::max(longest.time, limits_.late_after);",
-        "tell_at_ = longest.time + limits_.late_after;",
-    ),
-    "a process that waits counts as late": Mutant(
-        "shm/late_processes.cc", "if (looked == 0) return Lateness", "if (looked >= 0) return Lateness"
-    ),
-    "a late process is not asked what it does": Mutant(
-        "shm/wait_watch.cc", "each.lateness == Lateness::kElsewhere", "each.lateness == Lateness::kTraced"
-    ),
-    "a line does not wait for the answer": Mutant(
-        "shm/wait_watch.cc", "  if (!all_answered && now - asked_at_ < kAnswerTime) return;\n", ""
-    ),
-    "a question wakes nobody": Mutant("shm/inquiry.cc", "  Ring(header.inquiry_bell);\n", ""),
-    "a thread sleeps though it has been asked": Mutant(
-        "shm/inquiry.cc", "own.inquiry.questions.load(std::memory_order_acquire) == last) Sleep", "last != ~0u) Sleep"
     ),
     "executions have no numbers": Mutant(
         "runtime/execution_counter.cc",

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "xla_patch/shm/inquiry.h"
+#include "xla_patch/types/time_limit.h"
 
 namespace xla_shmem::shm {
 namespace {
@@ -22,8 +23,6 @@ constexpr nanoseconds kMaxSearchDistance = 4s;
 constexpr int kSearchesPerCheck = 2;
 // How long a late process may take to say what it does.
 constexpr nanoseconds kAnswerTime = 1s;
-// A longer deadline is none.
-constexpr nanoseconds kCenturies = std::chrono::hours(1'000'000);
 
 std::string Seconds(nanoseconds time) {
   char text[32];
@@ -208,12 +207,15 @@ void WaitWatch::TellIfLate(Clock::time_point now, const Wait& longest) {
   if (questions_.empty()) {
     asked_at_ = now;
     for (const LateProcess& each : late) {
-      if (each.lateness == Lateness::kElsewhere) questions_.push_back({each.pe, Ask(heap_->HeaderOf(each.pe))});
+      if (each.lateness == Lateness::kElsewhere) questions_.push_back({each.pe, Ask(heap_->HeaderOf(each.pe)), ""});
     }
   }
-  const bool all_answered = std::all_of(questions_.begin(), questions_.end(), [this](const Question& question) {
-    return !AnswerTo(heap_->HeaderOf(question.pe), question.number).empty();
-  });
+  // Once: while the other process answers somebody else, it has no answer for a moment.
+  bool all_answered = true;
+  for (Question& question : questions_) {
+    if (question.answer.empty()) question.answer = AnswerTo(heap_->HeaderOf(question.pe), question.number);
+    all_answered &= !question.answer.empty();
+  }
   if (!all_answered && now - asked_at_ < kAnswerTime) return;
   Tell(longest, late);
   tell_at_ = 2 * std::max(longest.time, limits_.late_after);
@@ -227,18 +229,15 @@ void WaitWatch::Tell(const Wait& longest, const std::vector<LateProcess>& late) 
   for (const LateProcess& each : late) {
     text += Describe({each});
     for (const Question& question : questions_) {
-      if (question.pe != each.pe) continue;
-      const std::string answer = AnswerTo(heap_->HeaderOf(each.pe), question.number);
-      if (!answer.empty()) text += ": it " + answer;
+      if (question.pe == each.pe && !question.answer.empty()) text += ": it " + question.answer;
     }
   }
   if (late.empty()) text += DescribeCycle(*heap_, awaited);
   text += DescribeLocal(*heap_, awaited);
   text += "; goes on waiting";
   if (!longest.operation->is_of_default_backend()) {
-    text += limits_.deadline < kCenturies
-                ? " until the deadline of " + Seconds(limits_.deadline) + " (XLA_SHMEM_DEADLINE)"
-                : "; XLA_SHMEM_DEADLINE would set a limit";
+    text += IsLimit(limits_.deadline) ? " until the deadline of " + Seconds(limits_.deadline) + " (XLA_SHMEM_DEADLINE)"
+                                      : "; XLA_SHMEM_DEADLINE would set a limit";
   }
   (limits_.say ? limits_.say : Print)(text);
 }

@@ -79,6 +79,7 @@ class WaitWatch {
   struct Question {
     int pe;
     uint32_t number;
+    std::string answer;  // "": none yet
   };
 
   Heap* const heap_;

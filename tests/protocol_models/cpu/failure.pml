@@ -38,7 +38,7 @@ bool let_go[PROCESSES]; /* the operand of process p is used for other things */
 bool dead[PROCESSES];
 bool at_end[PROCESSES];
 bool elsewhere[PROCESSES]; /* its records say that it waits in another program */
-bool stopped[PROCESSES];
+bool is_stopped[PROCESSES];
 bool ended[PROCESSES];
 bool is_broken; /* there is a reason to give up */
 
@@ -89,7 +89,7 @@ inline Receive() {
    ((dead[AFTER(me)] || at_end[AFTER(me)]) && WAITS_FOR_AFTER))
 
 /* = WaitWatch::FindStopped (xla_patch/shm/wait_watch.cc) */
-#define WAITS_FOR_STOPPED ((stopped[BEFORE(me)] && WAITS_FOR_BEFORE) || (stopped[AFTER(me)] && WAITS_FOR_AFTER))
+#define WAITS_FOR_STOPPED ((is_stopped[BEFORE(me)] && WAITS_FOR_BEFORE) || (is_stopped[AFTER(me)] && WAITS_FOR_AFTER))
 
 /* = Observer::FindMismatch (xla_patch/runtime/observe/observer.cc) */
 #define WAITS_FOR_ANOTHER_PROGRAM \
@@ -151,7 +151,7 @@ inline GoAstray() {
     is_broken = true;
     if
     :: FATE == ELSEWHERE -> elsewhere[me] = true
-    :: FATE == STOPPED -> stopped[me] = true
+    :: FATE == STOPPED -> is_stopped[me] = true
     :: else -> at_end[me] = true
     fi
   }

@@ -6,13 +6,13 @@
 #include <limits>
 #include <utility>
 
+#include "xla_patch/types/time_limit.h"
+
 namespace xla_shmem::gpu {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{100};
 constexpr std::chrono::seconds kAskPeers{1};
-// A longer deadline is none.
-constexpr std::chrono::hours kCenturies{1'000'000};
 constexpr char kPastDeadline[] = "; gave up after the deadline (XLA_SHMEM_DEADLINE)";
 // For the counters of a late transfer (thunks/gpu/late_transfer.cc): each is read within a second.
 constexpr std::chrono::seconds kDescribeTime{2};
@@ -153,7 +153,7 @@ void Watchdog::TellIfLate(Clock::time_point since, const LateTransfer& late, con
   if (now < next_line_) return;
   next_line_ = since + 2 * (now - since);
   on_event_(Event::kWaits, late.waits_for + "; no progress for " + Seconds(now - since) + facts + "; goes on waiting" +
-                               (deadline_ < kCenturies ? " until the deadline of " + Seconds(deadline_) : "") +
+                               (IsLimit(deadline_) ? " until the deadline of " + Seconds(deadline_) : "") +
                                " (XLA_SHMEM_DEADLINE)");
 }
 
@@ -233,7 +233,7 @@ void Watchdog::Guard() {
                                   ? "has not answered for " + Seconds(AnswerTime()) + "; unfinished: " + oldest_
                                   : "does not answer after this error: " + failure_;
     // A call also blocks if another thread waits for room in a queue behind a late peer.
-    const bool waits = failure_.empty() && deadline_ >= kCenturies;
+    const bool waits = failure_.empty() && !IsLimit(deadline_);
     lock.unlock();
     on_event_(waits ? Event::kWaits : Event::kStuck,
               "the CUDA driver " + after + (waits ? "; goes on waiting (XLA_SHMEM_DEADLINE)" : "; the process exits"));

@@ -1,25 +1,54 @@
 #include "xla_patch/runtime/observe/ring_reader.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <unordered_map>
 #include <utility>
 
 namespace xla_shmem::observe {
 namespace {
 
-// The content of the file of a process; "" if it has none.
+size_t SizeOf(int file) {
+  struct stat status{};
+  return fstat(file, &status) == 0 ? static_cast<size_t>(status.st_size) : 0;
+}
+
+// Appends the bytes of the file that come next, up to `end`. False if the file has fewer.
+bool ReadUntil(size_t end, int file, std::string* content) {
+  const size_t begin = content->size();
+  if (end > SizeOf(file)) return false;
+  content->resize(end);
+  return pread(file, content->data() + begin, end - begin, static_cast<off_t>(begin)) ==
+         static_cast<ssize_t>(end - begin);
+}
+
+// The content of a file of records; "" if it is not whole.
+//
+// First the entries, and then the number of the sites: a process that begins a collective has recorded all sites of its
+// program. Read the other way round, an entry might be of a program that is known by half.
+std::string ReadRing(int file) {
+  std::string ring;
+  if (!ReadUntil(sizeof(RingHeader), file, &ring)) return "";
+  const auto header = [&] { return reinterpret_cast<RingHeader*>(ring.data()); };
+  if (!ReadUntil(ring.size() + header()->n_pes * FlightRecorder::kPeBytes, file, &ring)) return "";
+  uint64_t site_bytes = 0;
+  if (pread(file, &site_bytes, sizeof(site_bytes), offsetof(RingHeader, site_bytes)) != sizeof(site_bytes)) return "";
+  header()->site_bytes = site_bytes;
+  return ReadUntil(ring.size() + site_bytes, file, &ring) ? ring : "";
+}
+
+// Of a process; "" if it has no file.
 std::string ReadRing(const std::string& directory, int process) {
-  std::ostringstream content;
-  content << std::ifstream(FlightRecorder::PathOf(directory, process), std::ios::binary).rdbuf();
-  std::string ring = content.str();
-  const auto* header = reinterpret_cast<const RingHeader*>(ring.data());
-  const bool is_whole =
-      ring.size() >= sizeof(RingHeader) && ring.size() >= sizeof(RingHeader) + header->n_pes * FlightRecorder::kPeBytes;
-  return is_whole ? ring : "";
+  const int file = open(FlightRecorder::PathOf(directory, process).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (file < 0) return "";
+  std::string ring = ReadRing(file);
+  close(file);
+  return ring;
 }
 
 // Takes the parts of a record that lie behind one another, as far as the record goes.
