@@ -27,3 +27,12 @@ def overlay_cc_test(name, **kwargs):
         copts = _COPTS,
         **kwargs
     )
+
+def overlay_cc_binary(name, **kwargs):
+    """A program of a test against XLA."""
+    native.cc_binary(
+        name = name,
+        testonly = True,
+        copts = _COPTS,
+        **kwargs
+    )
