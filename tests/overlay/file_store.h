@@ -62,7 +62,11 @@ class FileStore : public xla::KeyValueStoreInterface {
     std::string name;
     for (const char c : key) {
       const auto byte = static_cast<unsigned char>(c);
-      std::isalnum(byte) != 0 ? absl::StrAppend(&name, absl::string_view(&c, 1)) : absl::StrAppend(&name, "_", byte);
+      if (std::isalnum(byte) != 0) {
+        name += c;
+      } else {
+        absl::StrAppend(&name, "_", static_cast<int>(byte));
+      }
     }
     return absl::StrCat(directory_, "/", name);
   }

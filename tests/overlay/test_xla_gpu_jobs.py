@@ -102,8 +102,10 @@ ENTRY main {{
   r = f32[{PART}] reduce-scatter(twice), dimensions={{0}}, to_apply=sum, replica_groups={{{{{members}}}}}
   a = f32[{whole}] all-to-all(twice), dimensions={{0}}, replica_groups={{{{{members}}}}}
   b = f32[{whole}] collective-broadcast(twice), replica_groups={{{{{backwards}}}}}
-  v = f32[{whole}] ragged-all-to-all(twice, rows, input_offsets, send_sizes, output_offsets, recv_sizes), replica_groups={{{{{members}}}}}
-  ROOT t = (f32[{whole}], f32[{whole}], f32[{whole * processes}], f32[{PART}], f32[{whole}], f32[{whole}], f32[{whole}]) tuple(s, c, g, r, a, b, v)
+  v = f32[{whole}] ragged-all-to-all(twice, rows, input_offsets, send_sizes, output_offsets, recv_sizes),
+    replica_groups={{{{{members}}}}}
+  ROOT t = (f32[{whole}], f32[{whole}], f32[{whole * processes}], f32[{PART}], f32[{whole}], f32[{whole}],
+    f32[{whole}]) tuple(s, c, g, r, a, b, v)
 }}
 """
 

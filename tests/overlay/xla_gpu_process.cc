@@ -2,8 +2,8 @@
 //
 //   xla_gpu_process DIRECTORY PROCESS PROCESSES RUNS on|off
 //
-// compiles DIRECTORY/module.hlo for a replica in each process, and runs it RUNS times. It reads parameter I of run R from
-// parameter.R.I.PROCESS and writes result.R.I.PROCESS. The last argument is the flag.
+// compiles DIRECTORY/module.hlo for a replica in each process, and runs it RUNS times. It reads parameter I of run R
+// from parameter.R.I.PROCESS and writes result.R.I.PROCESS. The last argument is the flag.
 //
 // The patch adds calls to upstream's sources. Here upstream's exported functions are replaced: the dynamic linker takes
 // those of the program, which make the same calls and go on to the wheel's.
@@ -90,7 +90,8 @@ absl::StatusOr<std::unique_ptr<GpuExecutable>> GpuExecutable::Create(Params para
     top->Walk([](Thunk* thunk) {
       if (dynamic_cast<CollectiveThunk*>(thunk) == nullptr) return;
       const bool is_ours = dynamic_cast<ShmemCollectiveThunk*>(thunk) != nullptr;
-      std::printf("%s on %s\n", std::string(Thunk::KindToString(thunk->kind())).c_str(), is_ours ? "NVSHMEM" : "NCCL");
+      const std::string kind(Thunk::KindToString(thunk->kind()));
+      std::fprintf(stderr, "%s on %s\n", kind.c_str(), is_ours ? "NVSHMEM" : "NCCL");
     });
   }
   static auto* const upstream = Upstream<absl::StatusOr<std::unique_ptr<GpuExecutable>>(Params)>(
@@ -149,17 +150,19 @@ class Process {
     ASSIGN_OR_RETURN(client_, xla::GetXlaPjrtGpuClient(options));
     absl::flat_hash_map<xla::GlobalDeviceId, xla::ProcessId> device_to_process;
     for (const xla::PjRtDevice* device : client_->devices()) {
-      device_to_process[xla::GlobalDeviceId(device->global_device_id())] = xla::ProcessId(device->process_index());
+      device_to_process[device->global_device_id()] = xla::ProcessId(device->process_index());
     }
     const std::map<int, int> local_devices = {{number_, 0}};
     xla::gpu::StartShmemRuntime(number_, num_processes, local_devices, store_, device_to_process, /*is_mock=*/false);
-    std::printf("failure: %s\n", xla::gpu::ShmemRuntime::Get().failure().c_str());
+    std::fprintf(stderr, "failure: %s\n", xla::gpu::ShmemRuntime::Get().failure().c_str());
     return absl::OkStatus();
   }
 
   xla::DeviceAssignment Devices() const {
     xla::DeviceAssignment devices(num_processes, /*computation_count=*/1);
-    for (const xla::PjRtDevice* device : client_->devices()) devices(device->process_index(), 0) = device->id();
+    for (const xla::PjRtDevice* device : client_->devices()) {
+      devices(device->process_index(), 0) = device->global_device_id().value();
+    }
     return devices;
   }
 
