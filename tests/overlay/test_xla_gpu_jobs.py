@@ -158,10 +158,15 @@ def run(emulator: Emulator, setting: Setting, folder: Path) -> list[str]:
         for process, arrays in enumerate(parameters(setting.processes, seed=number)):
             for index, array in enumerate(arrays):
                 array.tofile(folder / f"parameter.{number}.{index}.{process}")
-    flags = GRAPH_FLAGS if setting.graphs else NO_GRAPH_FLAGS
+    flags = (
+        *(GRAPH_FLAGS if setting.graphs else NO_GRAPH_FLAGS),
+        f"--xla_gpu_cuda_data_dir={emulator.wheels / 'nvidia/cu13'}",
+        # The emulated NCCL does not divide communicators.
+        "--xla_gpu_enable_nccl_comm_splitting=false",
+    )
     environ = emulator.environment(
         setting.processes,
-        (*flags, f"--xla_gpu_cuda_data_dir={emulator.wheels / 'nvidia/cu13'}"),
+        flags,
         NVSHMEM_CUMEM_GRANULARITY="2M",
         XLA_SHMEM_STATS="1" if setting.flag else "0",
         **setting.environ,
