@@ -127,10 +127,11 @@ test-overlay: install
 	scripts/find_bazel.sh >/dev/null
 	$(BIN)/python -m pytest -q tests/python/repository/test_overlay_in_bazel.py
 
-# Every source of the overlay compiled, linked and run with the real XLA:GPU, from a nightly wheel of TensorFlow (620 MB).
-# Needs clang 16 or newer; half a minute of compiling a file.
-test-patched-xla:
+# Every source of the overlay compiled, linked and run with the real XLA:GPU, from a nightly wheel of TensorFlow (620 MB);
+# then jobs of it on emulated GPUs. Needs clang 16 or newer; half a minute of compiling a file.
+test-patched-xla: install
 	BAZEL_TARGETS="//tests/overlay/... //xla_patch/overlay/..." scripts/bazel_test.sh $(BAZEL_OPTIONS)
+	$(BIN)/python -m pytest -q tests/overlay
 
 # Feeds mutated modules to the pass, under sanitizers, for FUZZ_SECONDS; FUZZ_RUNS=40000: the same each time.
 fuzz: install

@@ -7,25 +7,59 @@ tests/python/repository/test_overlay_in_bazel.py.
 
 # Every label of XLA in our BUILD files.
 _TARGETS = {
-    "xla": ["debug_options_flags", "shape_util", "xla_data_proto_cc", "xla_proto_cc"],
+    "xla": ["debug_options_flags", "literal", "shape_util", "xla_data_proto_cc", "xla_proto_cc"],
     "xla/backends/gpu/runtime": ["thunks"],
+    "xla/hlo/builder": ["xla_computation"],
     "xla/hlo/ir": ["hlo"],
     "xla/hlo/parser": ["hlo_parser"],
     "xla/hlo/pass": ["hlo_pass", "hlo_pass_pipeline"],
     "xla/hlo/transforms/collectives": ["all_reduce_combiner"],
+    "xla/pjrt": ["pjrt_client"],
     "xla/pjrt/distributed": ["in_memory_key_value_store", "key_value_store_interface"],
+    "xla/pjrt/plugin/xla_gpu": ["xla_gpu_pjrt_client"],
     "xla/runtime": ["device_id", "process_id"],
     "xla/service": ["compilation_stats", "computation_placer", "gpu_topology", "hlo_module_config", "hlo_proto_cc", "hlo_verifier"],
-    "xla/service/gpu": ["backend_configs_cc"],
+    "xla/service/gpu": ["backend_configs_cc", "gpu_executable"],
     "xla/tsl/platform": ["status_macros"],
     "xla/tsl/util": ["command_line_flags"],
 }
 
-# The wheel has no headers of LLVM. XLA's thunk headers reach them through these three, of which they need these names.
+# The wheel has no headers of LLVM. XLA's headers of thunks and of PJRT reach them through these, of which they need these
+# names. No module of MLIR is ever passed.
 _STAND_INS = {
     "mlir/IR/BuiltinAttributes.h": """
 namespace mlir {
 class DictionaryAttr;
+}
+""",
+    "mlir/IR/BuiltinOps.h": """
+#include <cstddef>
+
+namespace mlir {
+class ModuleOp {
+ public:
+  ModuleOp(std::nullptr_t = nullptr) {}
+
+ private:
+  void* state_ = nullptr;
+};
+}
+""",
+    "mlir/IR/MLIRContext.h": """
+namespace mlir {
+class MLIRContext;
+}
+""",
+    "mlir/IR/OwningOpRef.h": """
+namespace mlir {
+template <typename Op>
+class OwningOpRef {
+ public:
+  Op& operator*() { return op_; }
+
+ private:
+  Op op_;
+};
 }
 """,
     "xla/service/gpu/ir_emission_utils.h": """

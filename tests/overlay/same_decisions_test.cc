@@ -1,5 +1,5 @@
 // The pass of the overlay against the plugin's: on the same modules both write the same decisions, rules, reasons and
-// vetoes onto the same instructions.
+// vetoes onto the same instructions, and the overlay's sets the backends that it writes.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -11,9 +11,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/collective_backend_config.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/shmem_backend_assigner.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/test_modules.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/test_runs.h"
+#include "xla/hlo/ir/hlo_casting_utils.h"
+#include "xla/hlo/ir/hlo_computation.h"
+#include "xla/hlo/ir/hlo_instruction.h"
+#include "xla/hlo/ir/hlo_instructions.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/service/hlo.pb.h"
 #include "xla_patch/assigner/assigner.h"
@@ -94,11 +99,23 @@ Written ByThePlugin(const HloModule& module, const ShmemJob& job) {
   return rewritten.ok() ? WrittenOn(**rewritten) : Written();
 }
 
+// The backend from which XLA would emit thunks is the one that the attributes name.
+void ExpectBackendsAsWritten(const HloModule& module) {
+  for (const HloComputation* computation : module.computations()) {
+    for (const HloInstruction* instruction : computation->instructions()) {
+      if (DynCast<HloChannelInstruction>(instruction) == nullptr) continue;
+      const std::string written = Attribute(module, instruction->name(), "lowered");
+      EXPECT_EQ(IsOnNvshmem(*instruction), written == "NVSHMEM") << instruction->name() << ": " << written;
+    }
+  }
+}
+
 Written ByTheOverlay(const HloModule& module, const ShmemJob& job) {
   const std::unique_ptr<HloModule> copy = module.Clone("");
   ShmemBackendAssigner pass(job);
   const auto changed = pass.Run(copy.get());
   EXPECT_TRUE(changed.ok()) << changed.status();
+  ExpectBackendsAsWritten(*copy);
   return WrittenOn(*copy);
 }
 

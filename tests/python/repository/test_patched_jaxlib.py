@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -121,6 +122,17 @@ def test_both_patches_are_listed_once_and_a_second_run_continues(tmp_path: Path,
     assert texts[0] == texts[1]
     listed = re.findall(r'"//third_party/xla:(.*?)"', texts[0])
     assert sorted(listed) == ["its_own.patch", "xla_shmem_nvshmem.patch", "xla_shmem_overlay.patch"]
+
+
+def test_the_container_copies_what_the_script_needs(tmp_path: Path, jax_repository: Path) -> None:
+    recipe = (ROOT / "scripts" / "jaxlib.Dockerfile").read_text()
+    for source, target in re.findall(r"^COPY (\w+) (\w+)$", recipe, re.MULTILINE):
+        shutil.copytree(ROOT / source, tmp_path / target)
+    (options,) = re.findall(r"^RUN scripts/build_jaxlib\.sh (.*) --output \S+$", recipe, re.MULTILINE)
+    script = tmp_path / "scripts" / "build_jaxlib.sh"
+    done = run(script, *options.split(), "--force", cwd=tmp_path, JAX_URL=str(jax_repository))
+    assert done.returncode == 0, done.stderr
+    assert "jaxlib-0.whl" in done.stdout
 
 
 def test_a_jax_that_pins_another_xla_is_refused(tmp_path: Path, jax_repository: Path) -> None:
