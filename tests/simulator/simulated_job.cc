@@ -200,12 +200,13 @@ void SimulatedJob::AnswerQuestions(Member& member, const bool* stop) const {
   }
 }
 
-// As runtime/runtime.cc does it.
+// As runtime/runtime.cc does it. Thousands of processes with records would have more mappings than Linux allows one.
 void SimulatedJob::StartObserver(Member& member) const {
+  if (!plan_.records()) return;
   std::vector<int> processes(static_cast<size_t>(plan_.processes()));
   std::iota(processes.begin(), processes.end(), 0);
   observe::ObserverOptions options;
-  if (plan_.records()) options.record_directory = plan_.record_directory;
+  options.record_directory = plan_.record_directory;
   for (const std::string& warning :
        member.observer.Start(options, member.process, processes, member.heap->local_pes())) {
     TheScheduler().Fail(warning);
