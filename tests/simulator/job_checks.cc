@@ -4,12 +4,15 @@
 #include <utility>
 
 #include "tests/simulator/scheduler.h"
+#include "tests/thunks/cpu/count_blocks.h"
 #include "xla_patch/thunks/cpu/grant_board.h"
 #include "xla_patch/thunks/cpu/mailboxes.h"
 #include "xla_patch/thunks/cpu/slot_pool.h"
 
 namespace xla_shmem::simulator {
 namespace {
+
+using testing::CountBlocks;
 
 constexpr int64_t kSlack = 500'000'000;
 
@@ -18,13 +21,6 @@ constexpr int64_t kSlack = 500'000'000;
 bool Says(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
 bool Names(const std::string& text, int process) { return Says(text, "process " + std::to_string(process) + " (PE "); }
-
-size_t CountBlocks(SlotPool* pool, size_t bytes) {
-  std::vector<char*> blocks;
-  while (char* block = pool->Take(bytes)) blocks.push_back(block);
-  for (char* block : blocks) pool->Return(block, bytes);
-  return blocks.size();
-}
 
 }  // namespace
 

@@ -4,19 +4,10 @@
 
 #include "tests/shm/gate_operation.h"
 #include "tests/shm/test_heap.h"
+#include "tests/thunks/cpu/count_blocks.h"
 #include "tests/types/value_of.h"
 
 namespace xla_shmem::testing {
-namespace {
-
-size_t CountBlocks(SlotPool* pool, size_t bytes) {
-  std::vector<char*> blocks;
-  while (char* block = pool->Take(bytes)) blocks.push_back(block);
-  for (char* block : blocks) pool->Return(block, bytes);
-  return blocks.size();
-}
-
-}  // namespace
 
 Job::Job(const JobOptions& options) : Job(options, HeapOfOneProcess(options.n_pes, HeapBytes(options))) {}
 
