@@ -31,6 +31,7 @@ fi
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 if [ -n "$jax" ]; then "$venv/bin/python" -m pip install --quiet "$jax"; fi
+rm -f "$stamp"  # a build that fails leaves libraries of other sources
 echo "setup: building and installing xla-shmem into $venv (a minute or two the first time)"
 "$venv/bin/python" -m pip install --quiet ".${extras:+[$extras]}" --config-settings=build-dir="build/wheel-$(basename "$venv")" \
   --config-settings=cmake.define.XLA_SHMEM_COMPILE_TOGETHER=ON
