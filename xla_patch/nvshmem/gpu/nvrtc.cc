@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -33,6 +34,18 @@ struct Nvrtc {
   int (*log)(Program program, char* content);
 };
 
+// NVRTC opens its library of built-in functions by name, and that of CUDA 13.0 does not look beside itself.
+void OpenBuiltins(void* nvrtc, const std::string& path) {
+  const std::size_t folder = path.rfind('/');
+  const auto version = reinterpret_cast<int (*)(int* major, int* minor)>(dlsym(nvrtc, "nvrtcVersion"));
+  int major = 0;
+  int minor = 0;
+  if (folder == std::string::npos || version == nullptr || version(&major, &minor) != 0) return;
+  const std::string name = "libnvrtc-builtins.so." + std::to_string(major) + "." + std::to_string(minor);
+  // Kept open. If it is not there, NVRTC says so.
+  dlopen((path.substr(0, folder + 1) + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 Result<Nvrtc> Load(const std::vector<std::string>& candidates) {
   void* handle = nullptr;
   std::string failures;
@@ -41,7 +54,10 @@ Result<Nvrtc> Load(const std::vector<std::string>& candidates) {
     const std::string failure = handle == nullptr                       ? dlerror()
                                 : dlsym(handle, kNewestCall) == nullptr ? candidate + " has no " + kNewestCall
                                                                         : "";
-    if (failure.empty()) break;
+    if (failure.empty()) {
+      OpenBuiltins(handle, candidate);
+      break;
+    }
     if (handle != nullptr) dlclose(handle);
     handle = nullptr;
     failures += (failures.empty() ? "" : "; ") + failure;

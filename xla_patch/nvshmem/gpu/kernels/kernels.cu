@@ -52,16 +52,22 @@ __device__ inline void RunLane(const CollectiveArguments& arguments, OfChunk of_
   lane.End();
 }
 
-// Two kernels, so that moves need no registers of reductions.
-extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) move(const CollectiveArguments arguments) {
-  RunLane(arguments, [&](Lane& lane, auto range_of, MemberAddresses& /*addresses*/) {
+// What the kernels do with an arrived chunk. Not lambdas: NVRTC before 13.2 takes generic ones in a kernel for host code.
+struct TakeChunk {
+  const CollectiveArguments& arguments;
+
+  template <typename RangeOf>
+  __device__ void operator()(Lane& lane, RangeOf range_of, MemberAddresses& /*addresses*/) const {
     Take(arguments, lane, range_of);
     if (arguments.keeps_own) SetOwn</*kClears=*/false>(arguments, range_of(arguments.me));
     if (arguments.clears) SetOwn</*kClears=*/true>(arguments, range_of(arguments.me));
-  });
-}
-extern "C" __global__ void __launch_bounds__(kOtherThreads, 2) reduce(const CollectiveArguments arguments) {
-  RunLane(arguments, [&](Lane& lane, auto range_of, MemberAddresses& addresses) {
+  }
+};
+struct ReduceChunk {
+  const CollectiveArguments& arguments;
+
+  template <typename RangeOf>
+  __device__ void operator()(Lane& lane, RangeOf range_of, MemberAddresses& addresses) const {
     ReduceArrivals(arguments, lane, range_of(arguments.me), addresses.inputs);
     if (arguments.shape != kTwoShot) return;
     CopyToAll</*kResults=*/true>(arguments, lane, Peers(arguments, kAllMembers), range_of(arguments.me),
@@ -69,7 +75,15 @@ extern "C" __global__ void __launch_bounds__(kOtherThreads, 2) reduce(const Coll
     lane.Post();
     lane.AwaitArrivals();
     Take(arguments, lane, range_of);
-  });
+  }
+};
+
+// Two kernels, so that moves need no registers of reductions.
+extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) move(const CollectiveArguments arguments) {
+  RunLane(arguments, TakeChunk{arguments});
+}
+extern "C" __global__ void __launch_bounds__(kOtherThreads, 2) reduce(const CollectiveArguments arguments) {
+  RunLane(arguments, ReduceChunk{arguments});
 }
 
 // NVRTC 12.1 cannot compile sums of f16 and bf16 that accumulate in f32. Without this kernel nothing goes to the
