@@ -16,11 +16,18 @@ for _folder in (HERE, HERE.parent / "gpu_emulator", HERE.parent / "e2e"):
     sys.path.insert(0, str(_folder))
 
 from emulator import BuildError, Emulator  # noqa: E402
+from hardware import Hardware  # noqa: E402
+
+_HARDWARE = "--hardware"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(_HARDWARE, action="store_true", help="run the jobs on this machine's GPUs, which share them")
 
 
 @functools.cache
-def _built() -> Emulator:
-    return Emulator.build()
+def _built(on_hardware: bool) -> Emulator:
+    return Hardware.found() if on_hardware else Emulator.build()
 
 
 class JobScheduling(LoadScopeScheduling):
@@ -56,12 +63,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = any("emulator" in getattr(item, "fixturenames", ()) for item in session.items)
     if wanted and not session.config.option.collectonly:
         with contextlib.suppress(BuildError):  # the fixture tries again, and reports the error
-            _built()
+            _built(session.config.getoption(_HARDWARE))
 
 
 @pytest.fixture(scope="session")
-def emulator() -> Emulator:
+def emulator(pytestconfig: pytest.Config) -> Emulator:
     try:
-        return _built()
+        return _built(pytestconfig.getoption(_HARDWARE))
     except BuildError as error:
         pytest.fail(str(error), pytrace=False)

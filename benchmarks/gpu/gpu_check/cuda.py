@@ -13,6 +13,8 @@ import numpy as np
 _LIBRARY = "libcuda.so.1"
 _STREAM_NON_BLOCKING = 1
 _CAPTURE_RELAXED = 2
+_HOST_PORTABLE_AND_MAPPED = 3
+_WAIT_UNTIL_AT_LEAST = 0
 _COMPUTE_MAJOR, _COMPUTE_MINOR, _MULTIPROCESSORS = 75, 76, 16
 
 
@@ -134,6 +136,10 @@ class Cuda:
         self(name, ctypes.byref(milliseconds), ctypes.c_void_p(begin), ctypes.c_void_p(end))
         return milliseconds.value / 1e3
 
+    def gate(self) -> Gate:
+        """A new gate, open."""
+        return Gate(self)
+
     def load(self, image: bytes) -> int:
         """A module from a cubin or PTX."""
         module = ctypes.c_void_p()
@@ -165,6 +171,28 @@ class Cuda:
             captured = ctypes.c_void_p()
             self("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(captured))
         graph.instantiate(captured)
+
+
+class Gate:
+    """A word of host memory at which streams wait, without a kernel, until the host opens it."""
+
+    def __init__(self, cuda: Cuda) -> None:
+        self._cuda = cuda
+        memory = ctypes.c_void_p()
+        cuda("cuMemHostAlloc", ctypes.byref(memory), ctypes.c_size_t(8), _HOST_PORTABLE_AND_MAPPED)
+        self._address = memory.value or 0
+        self._word = ctypes.c_uint32.from_address(self._address)
+        self._word.value = self._shut = 0
+
+    def shut(self, stream: int) -> None:
+        """Lets the stream wait here."""
+        self._shut += 1
+        word, value = ctypes.c_uint64(self._address), ctypes.c_uint32(self._shut)
+        self._cuda("cuStreamWaitValue32_v2", ctypes.c_void_p(stream), word, value, _WAIT_UNTIL_AT_LEAST)
+
+    def open(self) -> None:
+        """Lets all streams go on."""
+        self._word.value = self._shut
 
 
 class Graph:

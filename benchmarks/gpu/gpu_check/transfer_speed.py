@@ -1,7 +1,8 @@
 """Event-timed speed of copies, put+signal, permutes and all-reduces between two PEs, without XLA.
 
-Each measurement is enqueued behind a kernel that keeps the stream busy meanwhile, so it does not include the host's
-time to enqueue. GB/s are bytes of the operand over time, 10^9 a second; a copy counts its bytes once.
+Each measurement is enqueued behind a gate, which the host then opens: so it includes no time of the host. The first
+transfer is not counted, since the PEs open their gates at different times. GB/s are bytes of the operand over time,
+10^9 a second; a copy counts its bytes once.
 """
 
 from __future__ import annotations
@@ -10,13 +11,11 @@ import statistics
 from collections.abc import Callable
 
 from gpu_check import exchange, records
-from gpu_check.compute import Compute
 from gpu_check.world import World
 from xla_shmem import _core
 
 SIZES = records.sizes([1 << exponent for exponent in range(10, 29, 3)])  # 1 KiB to 256 MiB
 _ROUNDS = 5
-_HOST_S = 150e-6  # for the host to enqueue one transfer
 _MARGIN = 4096  # before the data in the symmetric memory: signal words
 
 
@@ -30,17 +29,20 @@ class Clock:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._compute = Compute(world.cuda)
+        self._gate = world.cuda.gate()
 
     def seconds(self, enqueue: Callable[[], None], count: int) -> float:
         """Returns the median time of one call of `enqueue` over several rounds of `count` calls."""
         cuda, stream, times = self._world.cuda, self._world.stream, []
         for _ in range(_ROUNDS + 1):
-            self._compute.enqueue(stream, self._compute.turns_of(count * _HOST_S))
+            self._gate.shut(stream)
+            enqueue()
             begin = cuda.event(stream)
             for _ in range(count):
                 enqueue()
             end = cuda.event(stream)
+            exchange.barrier()
+            self._gate.open()
             self._world.finish()
             times.append(cuda.seconds(begin, end) / count)
         return statistics.median(times[1:])  # the first one warms up

@@ -52,7 +52,7 @@ __device__ inline void RunLane(const CollectiveArguments& arguments, OfChunk of_
   lane.End();
 }
 
-// What the kernels do with an arrived chunk. Not lambdas: NVRTC before 13.2 takes generic ones in a kernel for host code.
+// What the kernels do with an arrived chunk. No lambdas: NVRTC before 13.2 takes generic ones in kernels for host code.
 struct TakeChunk {
   const CollectiveArguments& arguments;
 
