@@ -14,9 +14,9 @@ from emulator import XLA_FLAGS, Emulator
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks/gpu"))
 
-from gpu_check.ranks import environment  # noqa: E402
+from gpu_check.ranks import environment
 
-from xla_shmem.gpu.chosen_gpus import read_gpus  # noqa: E402
+from xla_shmem.gpu.chosen_gpus import read_gpus
 
 
 @dataclass(frozen=True)
