@@ -61,6 +61,13 @@ def module_with_pair(
     return f"""
 HloModule jit_f, {"is_scheduled=true, " if scheduled else ""}num_partitions=4
 add {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }}
+int_add {{ a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT r = s32[] add(a, b) }}
+count {{ c = s32[] parameter(0)  ROOT next = s32[] add(c, c) }}
+sum_of_many {{
+  c = s32[] parameter(0)
+  many = s32[4096]{{0}} broadcast(c), dimensions={{}}
+  ROOT sum = s32[] reduce(many, c), dimensions={{0}}, to_apply=int_add
+}}
 async {{
   q = {A} parameter(0)
   ROOT op = {op}
@@ -76,6 +83,11 @@ ENTRY main {{
 
 WORK = f"work = {A} negate(p)"
 BITCAST = f"b = {A} bitcast(p)"
+COUNTER = "one = s32[] constant(1)  two = s32[] add(one, one)"
+FUSED_COUNTER = "one = s32[] constant(1)  two = s32[] fusion(one), kind=kLoop, calls=count"
+# A number, but not from numbers.
+SUM = "zero = f32[] constant(0)  sum = f32[] reduce(p, zero), dimensions={0}, to_apply=add"
+FUSED_SUM = "one = s32[] constant(1)  many = s32[] fusion(one), kind=kLoop, calls=sum_of_many"
 
 
 def test_a_generic_permute_pair_becomes_the_same_calls_as_a_native_one() -> None:
@@ -132,7 +144,7 @@ def test_a_pair_with_nothing_to_overlap_becomes_one_call_and_a_barrier_that_xla_
     assert after.attributes("ar1-done")["lowered"] == "NVSHMEM"
 
 
-@pytest.mark.parametrize("between", ["", BITCAST])
+@pytest.mark.parametrize("between", ["", BITCAST, COUNTER, FUSED_COUNTER])
 def test_a_pair_without_work_between_start_and_done_becomes_one_call(between: str) -> None:
     after = run_pass(module_with_pair(between=between), "gpu").after
     assert after.target("start") == "xla_shmem.collective_permute"
@@ -142,10 +154,20 @@ def test_a_pair_without_work_between_start_and_done_becomes_one_call(between: st
     "module",
     [
         module_with_pair(between=f"{BITCAST}\n  {WORK}"),
+        module_with_pair(between=f"{COUNTER}\n  {WORK}"),
+        module_with_pair(between=SUM),
+        module_with_pair(between=FUSED_SUM),
         module_with_pair(done=DONE + ", control-predecessors={p}"),
         module_with_pair(scheduled=False),
     ],
-    ids=["work", "the done waits for another instruction", "no schedule"],
+    ids=[
+        "work",
+        "work behind a counter",
+        "a number from an array",
+        "a number from an array of the fusion",
+        "the done waits for another instruction",
+        "no schedule",
+    ],
 )
 def test_a_pair_that_may_have_work_between_start_and_done_stays_a_pair(module: str) -> None:
     assert run_pass(module, "gpu").after.target("start") == "xla_shmem.permute_start"

@@ -1,11 +1,16 @@
 #include "xla_patch/hlo/proto/async_pairs.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "xla_patch/assigner/vetoes.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
+#include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
@@ -23,17 +28,59 @@ bool IsDoneOf(const Opcode& done, const Opcode& start) {
   return done.op_class == OpClass::kCollectiveDone && done.collective == start.collective;
 }
 
-// XLA:GPU gives these no thunk, so it calls a pair with nothing else in between not overlapped
-// (GpuConvertAsyncCollectivesToSync).
-bool TakesNoTime(const Instruction& instruction) {
+std::string_view OpcodeOf(const Instruction& instruction) {
   FieldReader reader(instruction.body);
   for (Field field; reader.Next(&field);) {
-    if (field.number == InstructionField::kOpcode) {
-      return field.bytes == "parameter" || field.bytes == "constant" || field.bytes == "bitcast" ||
-             field.bytes == "get-tuple-element";
-    }
+    if (field.number == InstructionField::kOpcode) return field.bytes;
   }
-  return false;
+  return "";
+}
+
+template <size_t kCount>
+bool IsOneOf(std::string_view opcode, const std::string_view (&names)[kCount]) {
+  return std::find(std::begin(names), std::end(names), opcode) != std::end(names);
+}
+
+// XLA:GPU gives these no thunk, so it calls a pair with nothing else in between not overlapped
+// (GpuConvertAsyncCollectivesToSync).
+bool TakesNoTime(std::string_view opcode) {
+  return IsOneOf(opcode, {"parameter", "constant", "bitcast", "get-tuple-element"});
+}
+
+bool IsScalar(const Instruction& instruction) {
+  const Result<Shape> shape = ParseShape(instruction.shape);
+  return shape.ok() && !shape->IsTuple() && shape->dimensions.empty();
+}
+
+// Whether everything in a fusion computes a number from numbers.
+bool IsOfScalars(const Module& module, const Instruction& fusion) {
+  std::vector<int64_t> called;
+  FieldReader reader(fusion.body);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == InstructionField::kCalledComputationIds && !AppendRepeatedInts(field, &called)) return false;
+  }
+  if (called.size() != 1) return false;
+  const auto found = module.computation_of_id.find(called[0]);
+  if (found == module.computation_of_id.end()) return false;
+  const Computation& computation = module.computations[found->second];
+  return std::all_of(module.instructions.begin() + static_cast<std::ptrdiff_t>(computation.first),
+                     module.instructions.begin() + static_cast<std::ptrdiff_t>(computation.last), IsScalar);
+}
+
+// A number computed from numbers, such as a loop's counter: nothing that a transfer could hide behind.
+bool IsScalarWork(const Module& module, const InstructionIndex& index, const Instruction& instruction,
+                  std::string_view opcode) {
+  if (!IsScalar(instruction)) return false;
+  if (instruction.opcode.op_class == OpClass::kFusion) return IsOfScalars(module, instruction);
+  if (!IsOneOf(opcode, {"add", "subtract", "multiply", "compare", "select", "convert", "copy", "and", "or", "not"})) {
+    return false;
+  }
+  std::vector<int64_t> operands;
+  if (!DecodeOperands(instruction, &operands)) return false;
+  return std::all_of(operands.begin(), operands.end(), [&](int64_t id) {
+    const Instruction* const operand = index.Find(id);
+    return operand != nullptr && IsScalar(*operand);
+  });
 }
 
 // The schedule of one computation.
@@ -43,14 +90,17 @@ class Sequence {
     for (size_t i = 0; i < ids_.size(); ++i) position_[ids_[i]] = i;
   }
 
-  // True too if the schedule does not list the start.
-  bool HasWorkBetween(const InstructionIndex& index, int64_t start_id, int64_t done_id) const {
+  // Whether an instruction between them takes time that a transfer could overlap with. True too if the schedule does
+  // not list the start.
+  bool HasWorkBetween(const Module& module, const InstructionIndex& index, int64_t start_id, int64_t done_id) const {
     const auto start = position_.find(start_id);
     if (start == position_.end()) return true;
     for (size_t i = start->second + 1; i < ids_.size(); ++i) {
       if (ids_[i] == done_id) return false;
       const Instruction* instruction = index.Find(ids_[i]);
-      if (instruction == nullptr || !TakesNoTime(*instruction)) return true;
+      if (instruction == nullptr) return true;
+      const std::string_view opcode = OpcodeOf(*instruction);
+      if (!TakesNoTime(opcode) && !IsScalarWork(module, index, *instruction, opcode)) return true;
     }
     return true;
   }
@@ -136,7 +186,8 @@ void LinkDones(const Module& module, const Computation& computation, const Instr
       continue;
     }
     collective->done = start.done;
-    collective->has_work_between = sequence.HasWorkBetween(index, instruction.id, module.instructions[start.done].id);
+    collective->has_work_between =
+        sequence.HasWorkBetween(module, index, instruction.id, module.instructions[start.done].id);
   }
 }
 

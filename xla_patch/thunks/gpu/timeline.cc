@@ -12,6 +12,8 @@ namespace {
 using Progress = Device::Progress;
 
 constexpr std::chrono::milliseconds kPoll{1};
+// Polls of nothing before the thread sleeps until it is woken: a wake-up costs the host more than an entry.
+constexpr int kIdlePolls = 50;
 constexpr uint64_t kAnchorAgeNs = 10'000'000'000;
 constexpr uint64_t kFirstAnchorLimitNs = 1'000'000'000;
 constexpr uint64_t kAnchorLimitNs = 20'000'000;
@@ -82,7 +84,7 @@ void Timeline::Add(Entry entry) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (entry.begun_event != nullptr) entry.anchor = anchor_;
   tracks_[static_cast<int>(entry.track)].push_back(std::move(entry));
-  changed_.notify_all();
+  if (sleeps_) changed_.notify_all();
 }
 
 // Records an event on a stream that has nothing else, so that the GPU reaches it at once. The host's time is then late
@@ -155,9 +157,11 @@ void Timeline::Settle() {
 void Timeline::Run() {
   const ScopedContext context(*device_);
   std::unique_lock<std::mutex> lock(mutex_);
+  int idle_polls = 0;
   while (!stop_) {
     for (std::deque<Entry>& track : tracks_) {
       while (!track.empty()) {
+        idle_polls = 0;
         Entry& entry = track.front();  // only this thread removes entries, and adding moves none
         lock.unlock();
         const bool ended = Look(entry);
@@ -172,11 +176,13 @@ void Timeline::Run() {
       lock.lock();
     }
     // This must be asked again: while the lock was free, a new entry may have come to a track that was looked at.
-    if (IsIdle()) {
-      changed_.notify_all();
-      changed_.wait(lock, [&] { return stop_ || !IsIdle(); });
-    } else {
+    if (IsIdle() && idle_polls++ == 0) changed_.notify_all();
+    if (idle_polls <= kIdlePolls) {
       changed_.wait_for(lock, kPoll, [&] { return stop_; });
+    } else {
+      sleeps_ = true;
+      changed_.wait(lock, [&] { return stop_ || !IsIdle(); });
+      sleeps_ = false;
     }
   }
 }

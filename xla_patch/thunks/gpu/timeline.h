@@ -97,6 +97,7 @@ class Timeline {
   std::deque<Entry> tracks_[kTracks];
   std::shared_ptr<const Anchor> anchor_;  // null: none could be taken yet
   uint64_t anchor_due_ns_ = 0;            // only on the thread, once it runs
+  bool sleeps_ = false;                   // the thread, until it is woken
   bool stop_ = false;
   std::thread thread_;
 };

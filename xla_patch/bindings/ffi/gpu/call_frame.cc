@@ -40,6 +40,7 @@ Result<CallIdentity> ReadRunnableCall(ffi::Dictionary attributes) {
 uint32_t TagOfCall(const CallIdentity& call, ffi::Dictionary attributes) {
   uint64_t hash = call.operation;
   for (const char* const name : {"pairs", "group_offsets", "groups"}) {
+    if (!attributes.contains(name)) continue;  // get() would write a message
     const ffi::ErrorOr<ffi::Span<const int64_t>> numbers = attributes.get<ffi::Span<const int64_t>>(name);
     if (numbers.has_error()) continue;
     for (const int64_t number : *numbers) hash = HashInt(hash, static_cast<uint64_t>(number));
