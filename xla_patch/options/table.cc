@@ -140,7 +140,7 @@ std::vector<Option> Rows() {
       Choice("gpu_permute", "auto", "copies", kOnGpu | kPatchedJaxlib | kChangesTimes | kEqualOnRanks,
              {{"auto"}, {"kernel"}, {"copies"}},
              "What carries overlapped permutes: one kernel, or copies and stream operations, which use fewer SMs. "
-             "`auto`: the kernel up to 1.35 MB."),
+             "`auto`: the kernel up to 4.5 MB."),
       Choice("gpu_reduce", "kernel", "multimem", kOnGpu | kPatchedJaxlib | kChangesTimes | kEqualOnRanks,
              {{"kernel"}, {"multimem"}},
              "What reduces: this package's kernel, or the NVLink switch (NVLink SHARP) for groups of all GPUs of a "

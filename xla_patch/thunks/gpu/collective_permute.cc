@@ -10,7 +10,7 @@ namespace xla_shmem::gpu {
 
 // A small permute is a kernel, because that is one command. Over the rings its commands would take more time than its
 // bytes, if these are fewer than the link moves in a gap (chunk_bytes.h). For larger ones copies are better: they leave
-// the SMs to the compute that overlaps. The limit is a guess, because the gap is one.
+// the SMs to the compute that overlaps.
 bool IsByKernel(GpuPermute permute, const Buffers& buffers) {
   if (permute != GpuPermute::kAuto) return permute == GpuPermute::kKernel;
   return std::accumulate(buffers.bytes.begin(), buffers.bytes.end(), size_t{0}) <= kBytesOfGap;
