@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from xla_shmem import _core
+from xla_shmem.gpu.kernel_cache import cache_folder, cached_image, image_name
 
 
 class KernelError(RuntimeError):
     """The device code was not compiled; the message says why and what to install."""
+
+
+def load_kernels(compute_capability: tuple[int, int], nvrtc_candidates: Sequence[str]) -> bytes:
+    """Returns what :func:`compile_kernels` does, compiled now or for an earlier job."""
+    name = image_name(_core.kernel_source(), compute_capability, nvrtc_candidates)
+    return cached_image(cache_folder(os.environ), name, lambda: compile_kernels(compute_capability, nvrtc_candidates))
 
 
 def compile_kernels(compute_capability: tuple[int, int], nvrtc_candidates: Sequence[str]) -> bytes:

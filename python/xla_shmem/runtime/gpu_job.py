@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from xla_shmem import _core
 from xla_shmem.gpu import libraries
-from xla_shmem.gpu.kernels import KernelError, compile_kernels
+from xla_shmem.gpu.kernels import KernelError, load_kernels
 from xla_shmem.gpu.nvlink_domains import GpuPlace, place_gpus
 from xla_shmem.gpu.nvshmem_worlds import World, nvshmem_worlds, why_world_cannot_start
 from xla_shmem.gpu.process_facts import Announcement, ProcessFacts, read_process_facts
@@ -82,12 +82,12 @@ class Runtime:
         return OpenGpu(found["free_bytes"], found["multiprocessors"], found["can_copy_permutes"])
 
     def compile(self, compute_capability: tuple[int, int], cuda: int) -> bytes:
-        """Returns the device code for a GPU.
+        """Returns the device code for a GPU, compiled now or for an earlier job.
 
         Raises:
           KernelError: NVRTC is missing or does not compile it.
         """
-        return compile_kernels(compute_capability, libraries.nvrtc(cuda).paths)
+        return load_kernels(compute_capability, libraries.nvrtc(cuda).paths)
 
     def set_nvshmem(self, settings: Mapping[str, str]) -> None:
         """Sets NVSHMEM's variables, unless the user has."""
