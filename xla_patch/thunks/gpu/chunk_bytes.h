@@ -9,8 +9,8 @@ namespace xla_shmem::gpu {
 // One direction of NVLink 4: half of the 900 GB/s that NVIDIA states for an H100.
 inline constexpr double kLinkBytesPerSecond = 450e9;
 // Time for which the link is idle between two chunks: memory operations and the start of a copy. On an H200 a pair of
-// 4 MiB in three chunks took 58 us without the host's time, and one kernel 17 (docs/gpu/2026-11-27-h200-mps.json): 12 us
-// a chunk, at least a few of which are the pair's.
+// 4 MiB in three chunks took 58 us without the host's time, and one kernel 17 (docs/gpu/2026-11-27-h200-mps.json): 12
+// us a chunk, at least a few of which are the pair's.
 inline constexpr double kGapSeconds = 10e-6;
 // What the link moves in a gap, 4.5 MB. Up to here a message is one chunk, if a slot holds it.
 inline constexpr auto kBytesOfGap = static_cast<size_t>(kGapSeconds * kLinkBytesPerSecond);
