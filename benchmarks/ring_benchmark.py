@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import click
 import jax
 from jax import lax
-from rich.console import Console
 from rich.table import Table
 
 from long_context.cli.config_options import TRAINED, config_options, from_options
@@ -37,6 +36,7 @@ from long_context.train.step_times import MEASURED
 from long_context.train.trainer import start_rank, train
 from xla_shmem.backends import Backend
 from xla_shmem.cli.job_options import ending_on_signals, gpus_of_ranks, platform_option, rounds_option
+from xla_shmem.console import report_console
 
 #: The two differ only in the transport of the ring's blocks. Gradient sums stay on SHMEM in both: on gloo their time
 #: varies from step to step by more than all transfers of a ring take. Single elements are on SHMEM in both.
@@ -185,7 +185,7 @@ def measure(config: Path | None, rounds: int, platform: str, output: Path, **opt
     job, out = from_options(config, options, {"steps": 43}), output.resolve()
     if job.attention != "ring" or job.context < 2 or job.steps < MEASURED[0] + 1:
         raise click.UsageError(f"choose attention ring, context of at least 2 and more than {MEASURED[0]} steps.")
-    gpus, console = gpus_of_ranks(platform, job.devices), Console(highlight=False)
+    gpus, console = gpus_of_ranks(platform, job.devices), report_console()
     with ending_on_signals(lambda: f"Logs are under {output}."), JobProgress(console) as progress:
         rank = (sys.executable, str(Path(__file__).resolve()), "rank")
         both = (ON_SHMEM, ON_STOCK)

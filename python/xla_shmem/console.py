@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich import box
@@ -49,6 +50,24 @@ def report_console(*, stderr: bool = False) -> Console:
     """
     console = Console(highlight=False, stderr=stderr)
     return console if console.is_terminal else _Pipe(highlight=False, stderr=stderr, width=_UNLIMITED)
+
+
+def plain_text(report: Callable[[Console], None], width: int = _UNLIMITED, *, terminal: bool = False) -> str:
+    """Returns what ``report`` prints, with padding, but without colours and without blanks at the ends of lines.
+
+    Args:
+      report: prints to the console that it is given.
+      width: lines wrap there.
+      terminal: the console says that it is one, so reports leave out what does not fit.
+    """
+    text = io.StringIO()
+    # In a notebook rich would show every piece by itself.
+    report(
+        Console(
+            file=text, width=width, force_terminal=terminal, highlight=False, color_system=None, force_jupyter=False
+        )
+    )
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 
 def report_table() -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,7 @@ def test_nothing_of_ours_is_on_a_programs_stdout(tmp_path: Path) -> None:
     run = _run(tmp_path, "stdout", XLA_SHMEM_VERBOSE="2", XLA_SHMEM_STATS="1")
     assert "segment of" in run.output
     assert "compiled now" in run.output
+    assert re.search(r"^\[0\] psum\S* +all-reduce .* threshold 16\.0 MiB$", run.output, re.MULTILINE), run.output
     for rank in (0, 1):
         printed = (tmp_path / f"stdout-{rank}.txt").read_text()
         assert "xla" not in printed.lower()

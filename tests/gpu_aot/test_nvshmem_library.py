@@ -1,4 +1,4 @@
-"""NVIDIA's own library, which opens without a GPU."""
+"""NVIDIA's own library, the newest and the oldest supported, which opens without a GPU."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from compiler_runs import HERE, ROOT, WHEELS, Compiler
 
 from gpu_compile.environment import compile_environment
 
+RELEASES = pytest.mark.parametrize("wheels", [WHEELS, WHEELS / "oldest"], ids=["newest", "oldest"])
+
 PROGRAM = """
 import ctypes
 from xla_shmem import _core
@@ -24,14 +26,15 @@ ctypes.CDLL(library["path"]).nvshmemx_mc_ptr  # the loader can do without it, XL
 """
 
 
-def test_library_of_the_wheel_is_found_with_its_release(compiler: Compiler) -> None:
+@RELEASES
+def test_library_of_the_wheel_is_found_with_its_release(compiler: Compiler, wheels: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=compile_environment(WHEELS, []), capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", PROGRAM], env=compile_environment(wheels, []), capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
     path, *version = done.stdout.split()
-    assert path.startswith(f"{WHEELS}/")
-    assert tuple(map(int, version)) >= (3, 0, 0)
+    assert path.startswith(f"{wheels}/nvidia/")
+    assert (version == ["3", "3", "20"]) == (wheels != WHEELS)
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +54,11 @@ def _settings(output: str) -> dict[str, str]:
     return dict(re.findall(r"^  (NVSHMEM_\w+) +(\S+) \(type", output, re.MULTILINE))
 
 
+@RELEASES
 def test_all_pes_of_the_real_library_read_the_same_settings(
-    compiler: Compiler, idle_driver: Path, tmp_path: Path
+    compiler: Compiler, idle_driver: Path, tmp_path: Path, wheels: Path
 ) -> None:
-    environ = compile_environment(WHEELS, []) | {"NVSHMEM_INFO": "1", "NVSHMEM_INFO_HIDDEN": "1"}
+    environ = compile_environment(wheels, []) | {"NVSHMEM_INFO": "1", "NVSHMEM_INFO_HIDDEN": "1"}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("NVSHMEM_")}
     command = [sys.executable, HERE / "worker_nvshmem.py"]
     processes = [

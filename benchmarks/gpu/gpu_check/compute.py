@@ -10,7 +10,7 @@ from xla_shmem.gpu import kernels as product_kernels
 
 # Chains of dependent multiply-adds: bound by arithmetic, like a large matmul. The condition of the store is never true,
 # but the compiler cannot tell.
-_SOURCE = """
+SOURCE = """
 extern "C" __global__ void busy(float* out, long long turns) {
   float a = threadIdx.x, b = a + 1, c = a + 2, d = a + 3;
   for (long long i = 0; i < turns; ++i) {
@@ -35,7 +35,7 @@ class Compute:
         self._grid, self._block = (
             (1, 1) if records.emulated() else (cuda.multiprocessors * _BLOCKS_A_MULTIPROCESSOR, _BLOCK)
         )
-        image = product_kernels.compile_source(_SOURCE, cuda.compute_capability, device_code.nvrtc_candidates())
+        image = product_kernels.compile_source(SOURCE, cuda.compute_capability, device_code.nvrtc_candidates())
         self._function = cuda.function(cuda.load(image), "busy")
         self._out = cuda.allocate(16)
         self._turns_a_second = self._calibrate()

@@ -38,7 +38,7 @@ _MAX_INPUTS = 128
 _BLOCK = 256
 
 #: A kernel that only reduces, behind the device code.
-_SOURCE = """
+SOURCE = """
 namespace xla_shmem::gpu {
 struct CheckArguments {
   const char* inputs[kMaxMembers];
@@ -175,7 +175,7 @@ def main() -> None:
     arguments = parser.parse_args()
     cuda = Cuda(0)
     began = time.monotonic()
-    image = device_code.with_source(cuda.compute_capability, _SOURCE)
+    image = device_code.with_source(cuda.compute_capability, SOURCE)
     took = f"{time.monotonic() - began:.2f} s"
     records.fact("kernels compiled in", records.NOT_MEASURED if records.emulated() else took)
     check_all(cuda, cuda.load(image), arguments.small)

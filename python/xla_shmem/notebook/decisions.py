@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload, runtime_chec
 from rich.console import Console
 
 from xla_shmem import plugin
+from xla_shmem.console import plain_text
 from xla_shmem.errors import UserError
 from xla_shmem.hlo.collective_report import ModuleReport, print_tables, summary
 from xla_shmem.hlo.files import HloFileError, HloInput
@@ -66,7 +66,7 @@ class Explanation:
             for one in self._found:
                 console.print(describe_explanation(*one))
 
-        return _text(write)
+        return plain_text(write, _WIDTH)
 
     def _repr_html_(self) -> str:
         return html_tables.explanations(self._found)
@@ -92,7 +92,7 @@ class Differences(Sequence[Difference]):
         return len(self._found)
 
     def __repr__(self) -> str:
-        return _text(lambda console: print_difference(self._found, console))
+        return plain_text(lambda console: print_difference(self._found, console), _WIDTH)
 
     def _repr_html_(self) -> str:
         return html_tables.differences(self._found)
@@ -180,7 +180,7 @@ class Decisions(Sequence[Decision]):
         return Differences(compare(self._modules, other._modules))
 
     def __repr__(self) -> str:
-        return _text(lambda console: print_tables(self._reports(), console=console))
+        return plain_text(lambda console: print_tables(self._reports(), console=console), _WIDTH)
 
     def _repr_html_(self) -> str:
         return html_tables.table(self._rows, summary(self._reports()))
@@ -252,11 +252,3 @@ def _layout_of(devices: Sequence[Any]) -> DecisionSettings:
     per_process = max(Counter(device.process_index for device in devices).values())
     is_strided = any(device.id >= CPU_PROCESS_STRIDE for device in devices)
     return DecisionSettings(devices_per_process=per_process, num_devices=None if is_strided else len(devices))
-
-
-def _text(write: Callable[[Console], None]) -> str:
-    """Returns what `write` prints, without colours and without blanks at the ends of lines."""
-    buffer = io.StringIO()
-    # In a notebook rich would show every piece by itself.
-    write(Console(file=buffer, width=_WIDTH, highlight=False, color_system=None, force_jupyter=False))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import logging
-import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -31,9 +29,11 @@ def begin_messages(verbose: int) -> None:
 
 
 def printed(report: Callable[[Console], None]) -> str:
-    """Returns what `report` prints, as plain text in the width of a terminal (80 columns without one)."""
+    """Returns what ``report`` prints, as plain text in the width of the terminal; without one no line wraps."""
     from rich.console import Console
 
-    text = io.StringIO()
-    report(Console(file=text, width=shutil.get_terminal_size().columns, color_system=None, highlight=False))
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()).strip()
+    from xla_shmem.console import plain_text
+
+    stderr = Console(stderr=True)
+    text = plain_text(report, stderr.width, terminal=True) if stderr.is_terminal else plain_text(report)
+    return text.strip()

@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from nvrtc_releases import Nvrtc
 
 from xla_shmem import _core
 from xla_shmem.gpu import libraries
 from xla_shmem.gpu.kernels import KernelError, compile_kernels
 
-# Turing to Blackwell, and a GPU that is newer than any compiler.
-CAPABILITIES = [(7, 5), (8, 0), (9, 0), (10, 0), (99, 0)]
-KERNELS = ["move", "reduce", "switch_reduction", "ragged_all_to_all", "trap"]
+# Older releases: tests/gpu_aot/test_oldest_nvrtc.py.
+NEWEST = Nvrtc(libraries.nvrtc(13).paths)
 
 
-@pytest.fixture(scope="module")
-def images() -> dict[tuple[int, int], bytes]:
-    candidates = libraries.nvrtc(13).paths
-    with ThreadPoolExecutor() as pool:
-        compiled = pool.map(lambda capability: compile_kernels(capability, candidates), CAPABILITIES)
-        return dict(zip(CAPABILITIES, compiled, strict=True))
+def test_a_gpu_that_the_compiler_knows_gets_machine_code_of_all_kernels() -> None:
+    NEWEST.check_machine_code()
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES[:-1])
-def test_a_gpu_that_the_compiler_knows_gets_machine_code_of_all_kernels(
-    capability: tuple[int, int], images: dict[tuple[int, int], bytes]
-) -> None:
-    image = images[capability]
-    assert image.startswith(b"\x7fELF")
-    assert [kernel for kernel in KERNELS if f"\0.text.{kernel}\0".encode() not in image] == []
-    assert f"sm_{capability[0]}{capability[1]}".encode() in image
+def test_a_newer_gpu_gets_ptx_of_all_kernels() -> None:
+    NEWEST.check_ptx()
 
 
-def test_a_newer_gpu_gets_ptx_of_all_kernels(images: dict[tuple[int, int], bytes]) -> None:
-    image = images[99, 0]
-    assert image.endswith(b"\0")  # the driver reads it as text
-    assert [kernel for kernel in KERNELS if f".visible .entry {kernel}(".encode() not in image] == []
+def test_kernels_of_gpu_check_compile() -> None:
+    NEWEST.check_kernels_of_gpu_check()
 
 
 def _operations() -> list[str]:
@@ -45,8 +32,8 @@ def _operations() -> list[str]:
     return re.findall(r'ROW\(k\w+, \w+, \w+, "([^"]+)"\)', _core.kernel_source())
 
 
-def test_every_row_of_the_table_is_an_instruction(images: dict[tuple[int, int], bytes]) -> None:
-    text = images[99, 0].decode("latin-1")
+def test_every_row_of_the_table_is_an_instruction() -> None:
+    text = NEWEST.images[NEWEST.newer].decode("latin-1")
     operations = _operations()
     assert len(operations) == len(set(operations)) == 17
     missing = [name for name in operations if f"multimem.ld_reduce.relaxed.sys.global.{name} " not in text]
@@ -63,22 +50,13 @@ def test_the_assembler_knows_these_instructions_and_refuses_others(
     source = _core.kernel_source().replace('"add.v4.f32"', '"min.v4.f32"')
     monkeypatch.setattr(_core, "kernel_source", lambda: source)
     with pytest.raises(KernelError, match="multimem"):
-        compile_kernels(capability, libraries.nvrtc(13).paths)
-    compile_kernels((8, 0), libraries.nvrtc(13).paths)  # without these instructions
-
-
-def test_nvrtc_12_1_compiles_all_but_reductions_in_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = _core.kernel_source().replace("__CUDACC_VER_MAJOR__", "12").replace("__CUDACC_VER_MINOR__", "1")
-    monkeypatch.setattr(_core, "kernel_source", lambda: source)
-    image = compile_kernels((99, 0), libraries.nvrtc(13).paths)
-    assert b"acc::f32" not in image  # PTX 8.1, of that compiler, has it not
-    found = [kernel for kernel in KERNELS if f".visible .entry {kernel}(".encode() in image]
-    assert found == [kernel for kernel in KERNELS if kernel != "switch_reduction"]
+        compile_kernels(capability, NEWEST.paths)
+    compile_kernels((8, 0), NEWEST.paths)  # without these instructions
 
 
 def test_a_gpu_too_old_for_the_compiler_is_an_error() -> None:
     with pytest.raises(KernelError, match=r"compiles for compute capabilities from \d+\.\d, the GPU has 5\.0: install"):
-        compile_kernels((5, 0), libraries.nvrtc(13).paths)
+        compile_kernels((5, 0), NEWEST.paths)
 
 
 @pytest.mark.parametrize(
@@ -101,4 +79,4 @@ def test_without_a_compiler_the_error_has_the_tried_paths_and_the_wheel_to_insta
 def test_the_error_of_source_that_does_not_compile_has_the_compilers_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_core, "kernel_source", lambda: "no such_thing;")
     with pytest.raises(KernelError, match=r"NVRTC does not compile kernels\.cu for sm_90: kernels\.cu\(1\): error"):
-        compile_kernels((9, 0), libraries.nvrtc(13).paths)
+        compile_kernels((9, 0), NEWEST.paths)
