@@ -35,10 +35,7 @@ def not_on_shmem(log: str) -> str:
     totals = _TOTALS.findall(log)
     if not totals:
         return "no module with collectives in the log"
-    elsewhere = [line for line in totals if not _ALL_ON_SHMEM.fullmatch(line)]
-    # The totals are of decisions. If the job could not start NVSHMEM, an arrow says what became of them.
-    not_lowered = [" ".join(line.split()) for line in log.splitlines() if "NVSHMEM → " in line]
-    return next(iter(elsewhere + not_lowered), "")
+    return next((line for line in totals if not _ALL_ON_SHMEM.fullmatch(line)), "")
 
 
 def train(ranks: int, gpus: int, folder: Path, flags: Sequence[str]) -> list[StepRecord]:

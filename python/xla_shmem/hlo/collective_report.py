@@ -109,12 +109,14 @@ def _reason_with_rule(record: Mapping[str, Any]) -> str:
 
 
 def summary(reports: Sequence[ModuleReport]) -> str:
-    """Returns the number of collectives and modules and of each decision, in a sentence."""
-    counts = Counter(record["backend"] for report in reports for record in report.records)
+    """Returns the number of collectives and modules, and of each decision and what came of it, in a sentence."""
+    counts = Counter(decided_backend(record).plain for report in reports for record in report.records)
     modules = plural(len(reports), "module")
     if not counts:
         return f"No collectives in {modules}."
-    split = ", ".join(f"{counts[backend]} {backend}" for backend in sorted(counts, reverse=True))
+    split = ", ".join(
+        f"{counts[backend]} {backend}" for backend in sorted(counts, key=lambda name: (name == "DEFAULT", name))
+    )
     return f"{plural(counts.total(), 'collective')} in {modules}: {split}."
 
 

@@ -10,7 +10,7 @@ import pytest
 from hlo_samples import ALL_GATHER, CPU_SYNC, NO_COLLECTIVE, many_collectives
 from inspect_runs import inspect, inspected
 
-from xla_shmem.hlo.collective_report import grouped_reasons
+from xla_shmem.hlo.collective_report import ModuleReport, grouped_reasons, summary
 
 pytestmark = pytest.mark.usefixtures("no_options")
 
@@ -166,3 +166,11 @@ ENTRY %e {
     for text in (compiled, parameter, NO_COLLECTIVE, CPU_SYNC):
         (tmp_path / "m.txt").write_text(text)
         assert inspect(tmp_path / "m.txt").stderr == ""
+
+
+def test_the_totals_say_what_came_of_the_decisions() -> None:
+    ways = [("NVSHMEM", "DEFAULT"), ("DEFAULT", "DEFAULT"), ("NVSHMEM", "NVSHMEM"), ("NVSHMEM", "DEFAULT")]
+    records = [{"backend": backend, "lowered": lowered} for backend, lowered in ways]
+    assert summary([ModuleReport("m", "compiled now", records)]) == (
+        "4 collectives in 1 module: 1 NVSHMEM, 2 NVSHMEM → DEFAULT, 1 DEFAULT."
+    )
