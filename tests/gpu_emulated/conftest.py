@@ -63,12 +63,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = any("emulator" in getattr(item, "fixturenames", ()) for item in session.items)
     if wanted and not session.config.option.collectonly:
         with contextlib.suppress(BuildError):  # the fixture tries again, and reports the error
-            _built(session.config.getoption(_HARDWARE))
+            _built(session.config.getoption(_HARDWARE, default=False))
 
 
 @pytest.fixture(scope="session")
 def emulator(pytestconfig: pytest.Config) -> Emulator:
     try:
-        return _built(pytestconfig.getoption(_HARDWARE))
+        return _built(pytestconfig.getoption(_HARDWARE, default=False))
     except BuildError as error:
         pytest.fail(str(error), pytrace=False)
