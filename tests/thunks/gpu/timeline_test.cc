@@ -105,6 +105,15 @@ TEST_CASE("A collective is reached before it ends, and ends when its peer comes"
   for (const Method method : {&TwoPes::StartPermute, &TwoPes::RunPermute}) check(method, GpuPermute::kKernel);
 }
 
+TEST_CASE("A collective that comes when the thread sleeps wakes it") {
+  TwoPes pes({});
+  // The thread polls for 50 ms before it sleeps.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  for (int pe = 0; pe < 2; ++pe) pes.Run(pe);
+  REQUIRE(pes.job.Synchronize());
+  for (int pe = 0; pe < 2; ++pe) CHECK(SoonTrue(pes.seen[pe]->ended));
+}
+
 TEST_CASE("A permute by the kernel is on the track of the collectives of groups") {
   GpuJobOptions options;
   options.permute = GpuPermute::kKernel;
