@@ -28,13 +28,33 @@ namespace xla_shmem {
 
 using OperandCopies = std::vector<std::unique_ptr<char[]>>;
 
+// Returns a copy that lives as long as `copies`.
+const char* CopyOf(const char* operand, size_t bytes, OperandCopies* copies);
+
 // XLA may give an operand and a result the same buffer. A collective supports this if operand i begins exactly at
-// `in_place_at[i]` (null: not supported). With any other overlap, a result would overwrite the operand before it is
+// `in_place_at(i)` (null: not supported). With any other overlap, a result would overwrite the operand before it is
 // read, so the operand is copied and `operands` then points to the copy. Returns true if an operand is in place in a
-// result.
-bool CopyOverlappingOperands(const std::vector<char*>& results, const std::vector<size_t>& result_bytes,
-                             const std::vector<char*>& in_place_at, const std::vector<size_t>& operand_bytes,
-                             std::vector<const char*>* operands, OperandCopies* copies);
+// result. `result_bytes(j)` and `operand_bytes(i)` give sizes; functions, because a vector of them costs an allocation
+// in each execution.
+template <typename ResultBytes, typename InPlaceAt, typename OperandBytes>
+bool CopyOverlappingOperands(const std::vector<char*>& results, ResultBytes result_bytes, InPlaceAt in_place_at,
+                             OperandBytes operand_bytes, std::vector<const char*>* operands, OperandCopies* copies) {
+  bool any_in_place = false;
+  for (size_t i = 0; i < operands->size(); ++i) {
+    const char* const operand = (*operands)[i];
+    const char* const operand_end = operand + operand_bytes(i);
+    bool needs_copy = false;
+    for (size_t j = 0; j < results.size(); ++j) {
+      const char* const result_end = results[j] + result_bytes(j);
+      if (operand >= result_end || results[j] >= operand_end) continue;
+      const bool is_in_place = operand == in_place_at(i) && operand >= results[j] && operand_end <= result_end;
+      any_in_place |= is_in_place;
+      needs_copy |= !is_in_place;
+    }
+    if (needs_copy) (*operands)[i] = CopyOf(operand, operand_bytes(i), copies);
+  }
+  return any_in_place;
+}
 
 // Parts of the texts of errors.
 //

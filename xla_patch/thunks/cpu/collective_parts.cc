@@ -11,9 +11,10 @@ namespace {
 
 // Copies operands that share memory with a result; every part may go to any place.
 void CopyOverlapping(PartArguments* arguments, OperandCopies* copies) {
-  const std::vector<char*> not_in_place(arguments->operands.memory.size(), nullptr);
-  CopyOverlappingOperands(arguments->results.memory, arguments->results.bytes, not_in_place, arguments->operands.bytes,
-                          &arguments->operands.memory, copies);
+  const auto not_in_place = [](size_t) -> const char* { return nullptr; };
+  CopyOverlappingOperands(
+      arguments->results.memory, [&](size_t result) { return arguments->results.bytes[result]; }, not_in_place,
+      [&](size_t operand) { return arguments->operands.bytes[operand]; }, &arguments->operands.memory, copies);
 }
 
 // Parts in the order of `positions`; in the vectors they are `step` parts apart, from part `first` on.
@@ -152,9 +153,9 @@ class PermuteParts : public CollectiveOperation {
     const size_t bytes = arguments.bytes;
     std::vector<const char*> operands = {arguments.operand};
     if (arguments.received != nullptr) operands.push_back(arguments.received);
-    const std::vector<size_t> sizes(operands.size(), bytes);
-    const std::vector<char*> not_in_place(operands.size(), nullptr);
-    CopyOverlappingOperands({arguments.result}, {bytes}, not_in_place, sizes, &operands, &copies_);
+    const auto bytes_of = [bytes](size_t) { return bytes; };
+    const auto not_in_place = [](size_t) -> const char* { return nullptr; };
+    CopyOverlappingOperands({arguments.result}, bytes_of, not_in_place, bytes_of, &operands, &copies_);
     const int me = context->pe;
     if (arguments.target >= 0 && arguments.target != me) {
       Send(arguments.target, arguments.key, Whole(operands[0], bytes));

@@ -22,40 +22,26 @@ size_t PaddedBytes(const std::vector<size_t>& bytes) {
   return total;
 }
 
-std::vector<size_t> Times(std::vector<size_t> bytes, size_t parts) {
-  for (size_t& size : bytes) size *= parts;
-  return bytes;
-}
-
-// Buffers of all members, one member after the other.
-std::vector<size_t> OfAllMembers(const std::vector<size_t>& bytes, size_t members) {
-  std::vector<size_t> all;
-  all.reserve(members * bytes.size());
-  for (size_t member = 0; member < members; ++member) all.insert(all.end(), bytes.begin(), bytes.end());
-  return all;
-}
-
 // Copies the operands that would be overwritten before they are read. `me`: index of the local PE in the group. True if
 // an operand is in place in a result.
 bool CopyOverlapping(size_t me, CollectiveArguments* arguments, OperandCopies* copies) {
-  const std::vector<char*>& results = arguments->results;
-  const std::vector<size_t>& bytes = arguments->bytes;
-  std::vector<const char*>* const operands = &arguments->operands;
   const size_t members = arguments->group.size();
   const bool reads_nothing = members == 0 || me != 0;
   if (arguments->op == CollectiveOp::kCollectiveBroadcast && reads_nothing) return false;
-  if (arguments->op == CollectiveOp::kAllToAll) {
-    const std::vector<size_t> all = OfAllMembers(bytes, members);
-    return CopyOverlappingOperands(results, all, results, all, operands, copies);
-  }
+  const std::vector<char*>& results = arguments->results;
+  const std::vector<size_t>& bytes = arguments->bytes;
   const size_t operand_parts = OperandParts(arguments->op, members), result_parts = ResultParts(arguments->op, members);
-  if (operand_parts == 1 && result_parts == 1) {
-    return CopyOverlappingOperands(results, bytes, results, bytes, operands, copies);
-  }
-  std::vector<char*> in_place_at(results.size(), nullptr);
-  for (size_t i = 0; i < results.size() && operand_parts == 1; ++i) in_place_at[i] = results[i] + me * bytes[i];
-  return CopyOverlappingOperands(results, Times(bytes, result_parts), in_place_at, Times(bytes, operand_parts),
-                                 operands, copies);
+  // An all-to-all has `bytes.size()` buffers for each member, and each of them is one part.
+  const bool per_member = arguments->op == CollectiveOp::kAllToAll;
+  const auto bytes_of = [&](size_t parts) {
+    return [&bytes, per_member, parts](size_t i) { return per_member ? bytes[i % bytes.size()] : bytes[i] * parts; };
+  };
+  const auto in_place_at = [&](size_t i) -> const char* {
+    if (operand_parts == result_parts) return results[i];
+    return operand_parts == 1 ? results[i] + me * bytes[i] : nullptr;
+  };
+  return CopyOverlappingOperands(results, bytes_of(result_parts), in_place_at, bytes_of(operand_parts),
+                                 &arguments->operands, copies);
 }
 
 size_t IndexOf(int pe, const std::vector<int>& group) {

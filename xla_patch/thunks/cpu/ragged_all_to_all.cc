@@ -22,8 +22,10 @@ OperandCopies CopyOverlapping(RaggedAllToAllArguments* arguments) {
   const size_t input_bytes = static_cast<size_t>(arguments->input_rows) * arguments->row_bytes;
   std::vector<const char*> operands = {arguments->input, arguments->output};
   OperandCopies copies;
-  CopyOverlappingOperands({arguments->result}, {result_bytes}, {nullptr, arguments->result},
-                          {input_bytes, result_bytes}, &operands, &copies);
+  CopyOverlappingOperands(
+      {arguments->result}, [&](size_t) { return result_bytes; },
+      [&](size_t operand) -> const char* { return operand == 0 ? nullptr : arguments->result; },
+      [&](size_t operand) { return operand == 0 ? input_bytes : result_bytes; }, &operands, &copies);
   arguments->input = operands[0];
   arguments->output = operands[1];
   return copies;
