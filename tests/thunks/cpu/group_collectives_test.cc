@@ -5,6 +5,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/shm/test_heap.h"
@@ -127,6 +128,52 @@ TEST_CASE("A broadcast gives all members the operands of the first") {
       }
     }
   });
+}
+
+// What `op` gives PE `pe` of two if the memory of its operand, which begins at its result or at its part of it, changes
+// between the creation of the operation and its first poll: the bytes that came from PE 0 and from PE 1.
+std::string ResultOfChangedOperand(Job& job, CollectiveOp op, MessageKey key, int pe) {
+  constexpr size_t kBytes = 100;
+  std::vector<char> memory(2 * kBytes, 'x');
+  CollectiveArguments arguments;
+  arguments.op = op;
+  arguments.key = key;
+  arguments.name = "in_place";
+  arguments.bytes = {kBytes};
+  arguments.types = {ElementType::kU8};
+  arguments.results = {memory.data()};
+  char* operand = memory.data();
+  if (op == CollectiveOp::kAllGather) operand += pe * kBytes;
+  arguments.operands = {operand};
+  if (op == CollectiveOp::kAllToAll) {
+    arguments.results.push_back(memory.data() + kBytes);
+    arguments.operands.push_back(memory.data() + kBytes);
+  }
+  if (UsesPairs(op)) {
+    arguments.source = arguments.target = 1 - pe;
+  } else {
+    arguments.group = World(2);
+  }
+  const size_t operand_bytes = arguments.operands.size() * kBytes;
+  std::unique_ptr<Operation> operation = MakeMessageOperation(&job.context(pe), std::move(arguments));
+  std::fill_n(operand, operand_bytes, static_cast<char>('0' + pe));
+  CHECK(job.Finish(std::move(operation)) == "");
+  return {memory[0], memory[kBytes]};
+}
+
+TEST_CASE("An operand in place of its result, or in an all-gather in its part of it, is not copied") {
+  Job job({2});
+  const auto result = [&](CollectiveOp op) {
+    const MessageKey key = NextKey();
+    std::vector<std::string> of_pe(2);
+    job.RunPes([&](int pe) { of_pe[pe] = ResultOfChangedOperand(job, op, key, pe); });
+    return of_pe[0] + " " + of_pe[1];
+  };
+  CHECK(result(CollectiveOp::kAllGather) == "01 01");
+  CHECK(result(CollectiveOp::kAllToAll) == "01 01");
+  CHECK(result(CollectiveOp::kCollectivePermute) == "1x 0x");
+  CHECK(result(CollectiveOp::kCollectiveBroadcast) == "0x 0x");
+  CHECK(result(CollectiveOp::kAllReduce) == "ax ax");  // '0' + '1'
 }
 
 TEST_CASE("A PE in no group of a broadcast gets zeros, also over its own operand") {
