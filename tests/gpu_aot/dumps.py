@@ -27,6 +27,8 @@ COLLECTIVES = {
     "kCollectiveBroadcast",
     "kRaggedAllToAll",
 }
+#: The kind of a collective that XLA:GPU runs by a kernel of its own.
+XLA_KERNEL = "kCollectiveKernel"
 
 
 @dataclass(frozen=True)
@@ -165,15 +167,24 @@ class Module:
 
         So a module that was lowered and one that was not compare equal if everything runs in the same order.
         """
-        words = []
+        words: list[str] = []
+        in_kernel = False  # the collective of the last start is a kernel of XLA's
+        pending = 0
         for thunk in self.thunks if thunks is None else thunks:
             target = self.instructions[thunk.name].target if thunk.name in self.instructions else ""
             if target.startswith("xla_shmem."):
                 words.append("start" if target.endswith("_start") else "done" if target.endswith("_done") else "whole")
             elif thunk.kind == "kAsyncStart":
                 words.append("start")
+                in_kernel = False
+                pending += 1
+            elif thunk.kind == XLA_KERNEL:
+                in_kernel = True
             elif thunk.kind == "kAsyncDone":
-                words.append("done")
+                # XLA leaves a pair around its own kernel with nothing to run beside it.
+                is_alone = in_kernel and pending == 1 and words[-1] == "start"
+                words[-1:] = ["whole"] if is_alone else [words[-1], "done"]
+                pending -= 1
             elif thunk.kind in COLLECTIVES:
                 if thunk.inside != "kAsyncStart":
                     words.append("whole")
