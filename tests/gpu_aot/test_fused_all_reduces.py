@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import fused_programs
 import pytest
-from compiler_runs import FLAG, Compiler, Run
+from compiler_runs import FLAG, WHEELS, Compiler, Run
 from dumps import XLA_KERNEL, Module
 from fused_programs import FUSED, KERNELS, release_fuses
 
+from gpu_compile.compiled_step import compile_step
+from long_context.train.config import TrainConfig
 from xla_shmem import _core
 from xla_shmem.hlo.files import read_module
 
@@ -102,3 +106,17 @@ def test_one_that_stays_compiles_to_the_same_program(left: Run, stock: Run, prog
     assert ours.thunk_text == theirs.thunk_text
     assert ours.slices == theirs.slices
     assert ours.allocated == theirs.allocated
+
+
+@pytest.mark.timeout(300)
+def test_all_sums_of_a_llama_step_for_eight_gpus_go_to_nvshmem(compiler: Compiler, tmp_path: Path) -> None:
+    sizes = {"preset": "demo", "width": 512, "layers": 3, "heads": 8, "kv_heads": 8}
+    config = TrainConfig(**sizes, context=1, tensor=8, tensor_matmul="sync", dtype="bf16")
+    step = compile_step(config, "h100", WHEELS, module=tmp_path / "step.pb")
+    sums = [record for record in step.records if record["op"] == "all-reduce"]
+    assert {(record["bytes"] < 16 << 20, record["lowered"]) for record in sums} == {(True, "NVSHMEM")}
+    before = _core.inspect_module((tmp_path / "step.pb").read_bytes())
+    fused = [record for record in before if "in a fusion" in record["reason"]]
+    # All but the last, whose arrays XLA combines.
+    assert len(fused) == (len(sums) - 1 if release_fuses() else 0)
+    assert len(before) == len(step.records)
