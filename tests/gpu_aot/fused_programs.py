@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from programs import DEVICES, Program, W, line, on_devices
+from programs import DEVICES, Program, W, in_a_loop, line, on_devices
 
 #: 64 KiB, and 2 MiB a device.
 ONE_SHOT = ((DEVICES * 64, 256), jnp.float32, P("x"))
@@ -54,10 +54,7 @@ def fused_overlap(name: str, devices: Sequence[Any]) -> Program:
 
 @_fused("one-shot")
 def fused_in_a_loop(name: str, devices: Sequence[Any]) -> Program:
-    def body(x: Any) -> Any:
-        return lax.fori_loop(0, 3, lambda _, x: jnp.tanh(lax.psum(x, "x")), x)
-
-    return on_devices(name, line(devices), body, [ONE_SHOT], P("x"))
+    return on_devices(name, line(devices), in_a_loop(lambda x: lax.psum(x, "x")), [ONE_SHOT], P("x"))
 
 
 @_fused("one-shot")
