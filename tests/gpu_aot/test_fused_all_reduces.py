@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import fused_programs
+import jax
 import pytest
 from compiler_runs import FLAG, WHEELS, Compiler, Run
 from dumps import XLA_KERNEL, Module, assert_same_but_for_names
@@ -62,7 +63,10 @@ def test_the_pass_takes_every_one_out(taken: Run, stock: Run, program: str) -> N
     module = taken.dump[program]
     assert kinds(module) == []
     assert "__triton_collective" not in module.hlo
-    assert module.order() == stock.dump[program].order()
+    # Where a module loses its aliases, donated memory costs a copy (test_stock.py).
+    copies = [word for word in module.order() if word.startswith("kCopy") and word not in stock.dump[program].order()]
+    assert bool(copies) is (module.donated != stock.dump[program].donated)
+    assert [word for word in module.order() if word not in copies] == stock.dump[program].order()
     records = taken.records[program]
     assert [(record["lowered"], record["veto"]) for record in records] == [("NVSHMEM", None)] * len(KERNELS[program])
     assert {record["source_file"] for record in records} == {fused_programs.__file__}
@@ -77,7 +81,6 @@ def test_the_pass_takes_every_one_out(taken: Run, stock: Run, program: str) -> N
 def test_a_taken_one_needs_no_more_memory(taken: Run, stock: Run, program: str) -> None:
     ours, theirs = taken.dump[program], stock.dump[program]
     assert ours.given_back <= ours.donated
-    # Where a module loses its aliases, donated memory costs a copy (test_stock.py).
     copied = 0 if ours.donated == theirs.donated else ours.allocated - theirs.allocated
     assert ours.allocated - copied <= theirs.allocated + 1024
 
@@ -104,7 +107,8 @@ def test_several_at_once_become_pairs_whose_operands_live_until_the_done(taken: 
 def test_one_that_stays_compiles_to_the_same_program(left: Run, stock: Run, program: str) -> None:
     ours, theirs = left.dump[program], stock.dump[program]
     assert {record["rule"] for record in left.records[program]} == {"size"}
-    assert 'xla_shmem.rule="size"' in ours.hlo
+    # jax 0.10.2 would drop the aliases of a module that gets attributes.
+    assert ('xla_shmem.rule="size"' in ours.hlo) is (jax.__version_info__ >= (0, 11) or not theirs.donated)
     assert_same_but_for_names(ours, theirs)
     assert ours.allocated == theirs.allocated
 
