@@ -13,6 +13,7 @@ _INSTRUCTION = re.compile(
 # From jax 0.11 element 1 of a tuple is "%tuple#1"; before, it is an instruction get-tuple-element.
 _OPERAND = re.compile(r"%(?P<name>[\w.-]+)(?:#(?P<element>\d+))?")
 _THUNK = re.compile(r"^(?P<indent> *)(?P<id>\d+): (?P<kind>k\w+)")
+_PAIR = re.compile(r"\basync_id=(\d+)")
 _VALUE = re.compile(r"^ value: <\d+ (?P<name>\S+) @\d+> \(size=(?P<size>\d+),offset=(?P<offset>\d+)\)")
 _ALLOCATION = re.compile(r"^allocation (?P<index>\d+): size (?P<size>\d+),")
 _METADATA = re.compile(r', metadata=\{(?:[^{}"]|"[^"]*"|\{[^{}]*\})*\}')
@@ -66,11 +67,13 @@ class Thunk:
       kind: XLA's name for it, such as ``kCustomKernel``.
       name: the instruction it was made for.
       inside: kind of the thunk around it, "" at the top; bodies of loops count as the top.
+      pair: number of the async pair that it is, or is in; "" if XLA does not print it.
     """
 
     kind: str
     name: str
     inside: str
+    pair: str
 
 
 @dataclass(frozen=True, order=True)
@@ -150,15 +153,18 @@ class Module:
                 names[int(number[1])] = annotation[1]
         thunks: list[Thunk] = []
         around: list[tuple[int, str]] = []
+        pair = ""
         for line in text.splitlines():
             if match := _THUNK.match(line):
                 indent = len(match["indent"])
                 while around and around[-1][0] >= indent:
                     around.pop()
                 inside = around[-1][1] if around else ""
-                thunks.append(
-                    Thunk(match["kind"], names.get(int(match["id"]), ""), "" if inside == "kWhile" else inside)
-                )
+                if inside != "kAsyncStart":
+                    found = _PAIR.search(line)
+                    pair = found[1] if found else ""
+                name = names.get(int(match["id"]), "")
+                thunks.append(Thunk(match["kind"], name, "" if inside == "kWhile" else inside, pair))
                 around.append((indent, match["kind"]))
         return thunks
 
@@ -168,23 +174,19 @@ class Module:
         So a module that was lowered and one that was not compare equal if everything runs in the same order.
         """
         words: list[str] = []
-        in_kernel = False  # the collective of the last start is a kernel of XLA's
-        pending = 0
+        last = ""  # the pair of the last start, if its collective is a kernel of XLA's
         for thunk in self.thunks if thunks is None else thunks:
             target = self.instructions[thunk.name].target if thunk.name in self.instructions else ""
             if target.startswith("xla_shmem."):
                 words.append("start" if target.endswith("_start") else "done" if target.endswith("_done") else "whole")
             elif thunk.kind == "kAsyncStart":
                 words.append("start")
-                in_kernel = False
-                pending += 1
             elif thunk.kind == XLA_KERNEL:
-                in_kernel = True
+                last = thunk.pair
             elif thunk.kind == "kAsyncDone":
                 # XLA leaves a pair around its own kernel with nothing to run beside it.
-                is_alone = in_kernel and pending == 1 and words[-1] == "start"
+                is_alone = words[-1] == "start" and thunk.pair == last != ""
                 words[-1:] = ["whole"] if is_alone else [words[-1], "done"]
-                pending -= 1
             elif thunk.kind in COLLECTIVES:
                 if thunk.inside != "kAsyncStart":
                     words.append("whole")
