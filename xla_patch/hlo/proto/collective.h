@@ -44,7 +44,7 @@ struct Collective {
   int64_t done = -1;       // there: its done, if it has exactly one
   size_t op_computation = 0;
   size_t op = 0;  // the instruction with groups or pairs: `instruction`, or the collective in the computation it calls
-  int64_t fusion = -1;  // the fusion that does `op` and no more, by a kernel of XLA:GPU's
+  int64_t fusion = -1;      // the fusion that does `op` and no more, by a kernel of XLA:GPU's
   CollectiveFields fields;  // of `op`, with the operands of `instruction`
   Shape result;
   CollectiveSpec spec;          // everything but the module's placement

@@ -95,9 +95,9 @@ void FindFusion(const Module& module, Collective* collective) {
   const Computation& fused = module.computations[collective->op_computation];
   const Instruction& op = module.instructions[collective->op];
   const Computation& around = module.computations[fused.caller];
-  const bool is_called_by_fusion =
-      collective->op_computation != module.entry &&
-      module.instructions[fused.caller_instruction].opcode.op_class == OpClass::kFusion && !around.is_fusion;
+  const bool is_called_by_fusion = collective->op_computation != module.entry &&
+                                   module.instructions[fused.caller_instruction].opcode.op_class == OpClass::kFusion &&
+                                   !around.is_fusion;
   if (!is_called_by_fusion || op.opcode.op_class != OpClass::kCollective) {
     // XLA runs the fusion as a whole, and a pair's halves may be in different ones.
     collective->unsupported_form = kPartOfFusion;
@@ -143,13 +143,12 @@ Status Unwrap(const Module& module, Collective* collective) {
   if (!decoded.ok()) return decoded.status();
   CollectiveFields& start = *decoded;
   const bool is_fused = collective->fusion >= 0;
-  const Computation& computation = module.computations[is_fused ? module.computations[collective->op_computation].caller
-                                                                : collective->op_computation];
+  const size_t inside = is_fused ? module.computations[collective->op_computation].caller : collective->op_computation;
   const Instruction& inner = module.instructions[is_fused ? collective->fusion : collective->op];
   Unsupported unsupported;
   std::vector<bool> in_place(start.operand_ids.size(), false);
   if (start.callees.size() != 1 || start.operand_ids.size() != collective->fields.operand_ids.size() ||
-      !IsPureWrapper(module, computation, inner, collective->fields.operand_ids)) {
+      !IsPureWrapper(module, module.computations[inside], inner, collective->fields.operand_ids)) {
     unsupported = kSharesAsyncComputation;
   } else if (start.has_two_shapes) {
     unsupported = "its shape is given twice";
