@@ -15,6 +15,7 @@ from typing import Any
 
 from divided_programs import DEVICES as ACROSS
 from divided_programs import DIVIDED
+from fused_programs import FUSED
 from listed_programs import LISTED
 from programs import DEVICES, PROGRAMS
 
@@ -31,7 +32,7 @@ def main(path: str, names: list[str]) -> None:
     devices = described_gpus(ACROSS if DIVIDED.keys() & set(names) else DEVICES, "h100", observe)
     for name in names:
         stock = name.startswith("stock:")
-        function, arguments = (PROGRAMS | LISTED | DIVIDED)[name.removeprefix("stock:")](devices)
+        function, arguments = (PROGRAMS | LISTED | DIVIDED | FUSED)[name.removeprefix("stock:")](devices)
         with plugin.stock_collectives() if stock else contextlib.nullcontext():
             function.lower(*arguments).compile()
     Path(path).write_text(json.dumps(records))

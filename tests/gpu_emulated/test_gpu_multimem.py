@@ -13,9 +13,6 @@ from worker_multimem import BESIDE_IT, IN_SWITCH, OF_SOME, ROUNDS
 
 pytestmark = pytest.mark.timeout(300)
 
-#: On the GPUs that have it jax 0.12.0.1 makes small all-reduces a kernel of its own.
-_APART = "--xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false"
-
 _LAUNCH = re.compile(r"cuLaunchKernel(?:Ex)? (switch_reduction|move|reduce) ")
 
 
@@ -31,7 +28,7 @@ def _launches(
         "GPU_EMULATOR_LOG": str(results / "log"),
     }
     job = run_emulated(
-        emulator, "worker_multimem.py", ranks=ranks, results=results, flags=(*flags, _APART), **(settings | environ)
+        emulator, "worker_multimem.py", ranks=ranks, results=results, flags=flags, **(settings | environ)
     )
     assert job.exit_code == 0, job.output[-6000:]
     return Counter(_LAUNCH.findall((results / "log").read_text(errors="replace"))), job.output

@@ -34,7 +34,8 @@ def target_description(target: str) -> str:
 def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]], None]) -> list[Any]:
     """Devices of one process each; the pass is set up for them if the flag is set.
 
-    They are one NVLink domain unless `XLA_SHMEM_NVLINK_DOMAIN` is a number.
+    They are one NVLink domain, unless `XLA_SHMEM_NVLINK_DOMAIN` is a number. A domain is a slice for XLA, if all are
+    equal.
 
     Args:
       count: number of GPUs.
@@ -45,17 +46,17 @@ def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]]
       FileNotFoundError: the description does not exist.
       RuntimeError: this process has no CUDA plugin (`environment.py`).
     """
+    chosen = options.resolve()
+    domain = chosen.nvlink_domain or count
+    slices = count // domain if count % domain == 0 else 1
     described = topologies.get_topology_desc(
         platform="cuda",
         topology_name="",
-        topology=f"1x{count}x1",  # slices x processes x devices of a process
+        topology=f"{slices}x{count // slices}x1",  # slices x processes x devices of a process
         target_config=target_description(target),
     )
     if plugin.active():  # JAX initialises the plugin when it is first asked for devices
-        chosen = options.resolve()
-        places = regular_topology.regular_places(
-            count, devices_per_host=count, nvlink_domain=chosen.nvlink_domain or count
-        )
+        places = regular_topology.regular_places(count, devices_per_host=count, nvlink_domain=domain)
         _core.gpu_pass().set_hooks(lambda: "the topology is set below", observe)
         transport = _core.gpu_transport({place.device_id: place.nvlink_domain for place in places})
         _core.gpu_pass().set_options(

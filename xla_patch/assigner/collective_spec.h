@@ -36,6 +36,7 @@ struct CollectiveSpec {
   DeviceGroups groups;                             // empty for a permute
   std::vector<std::pair<int64_t, int64_t>> pairs;  // source and target device; only for a permute
   ModulePlacement module;
+  bool is_fused = false;                 // it is all that a fusion of XLA:GPU does
   Unsupported unsupported_participants;  // why groups or pairs could not be read
   Unsupported unsupported_by_xla;        // why the default backend cannot run it at all
 };

@@ -91,6 +91,7 @@ HierarchicalDecision DecideHierarchical(const CollectiveSpec& spec, const Topolo
     return whole("XLA_SHMEM_HIERARCHICAL is auto, which divides nothing on GPU");
   }
   if (form.has_value()) return whole(*form);
+  if (spec.is_fused) return whole("it is in a fusion");
   if (spec.module.has_replicas_and_partitions) return whole("the module has both replicas and partitions");
   if (IsReducing(spec.op) && std::adjacent_find(spec.element_types.begin(), spec.element_types.end(),
                                                 std::not_equal_to<>()) != spec.element_types.end()) {

@@ -8,10 +8,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include "xla_patch/assigner/vetoes.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/wire.h"
+#include "xla_patch/hlo/proto/wrappers.h"
 
 namespace xla_shmem::hlo {
 namespace {
@@ -26,14 +26,6 @@ struct StartUsers {
 bool IsDoneOf(const Opcode& done, const Opcode& start) {
   if (start.op_class == OpClass::kAsyncStart) return done.op_class == OpClass::kAsyncDone;
   return done.op_class == OpClass::kCollectiveDone && done.collective == start.collective;
-}
-
-std::string_view OpcodeOf(const Instruction& instruction) {
-  FieldReader reader(instruction.body);
-  for (Field field; reader.Next(&field);) {
-    if (field.number == InstructionField::kOpcode) return field.bytes;
-  }
-  return "";
 }
 
 template <size_t kCount>
@@ -110,51 +102,6 @@ class Sequence {
   std::unordered_map<int64_t, size_t> position_;
 };
 
-// The parameter's number, or -1 for another instruction.
-int64_t ParameterNumber(const Instruction& instruction) {
-  bool is_parameter = false;
-  int64_t number = 0;
-  FieldReader reader(instruction.body);
-  for (Field field; reader.Next(&field);) {
-    if (field.number == InstructionField::kOpcode) {
-      is_parameter = field.bytes == "parameter";
-    } else if (field.number == InstructionField::kParameterNumber) {
-      number = field.AsInt();
-    }
-  }
-  return is_parameter ? number : -1;
-}
-
-// Whether the async computation is op(parameter 0, parameter 1, ...) and no more.
-bool IsPureWrapper(const Module& module, const Collective& collective) {
-  const Computation& computation = module.computations[collective.op_computation];
-  const std::vector<int64_t>& operands = collective.fields.operand_ids;
-  if (computation.last - computation.first != operands.size() + 1 ||
-      computation.root_id != module.instructions[collective.op].id) {
-    return false;
-  }
-  const InstructionIndex index(module, computation);
-  for (size_t i = 0; i < operands.size(); ++i) {
-    const Instruction* operand = index.Find(operands[i]);
-    if (operand == nullptr || ParameterNumber(*operand) != static_cast<int64_t>(i)) return false;
-  }
-  return true;
-}
-
-// An async-start's shape is ((operands), result, contexts...); its aliasing may share whole results with the operands
-// of the same number, or one result with operand `only`. Other aliasing is not supported.
-bool ReadInPlace(const std::vector<Aliasing>& aliasing, bool is_tuple, int64_t only, std::vector<bool>* in_place) {
-  for (const Aliasing& one : aliasing) {
-    const std::vector<int64_t>& index = one.output_index;
-    if (index.size() != (is_tuple ? 2 : 1) || index[0] != 1 || !one.operand_index.empty() || one.operand < 0 ||
-        one.operand >= static_cast<int64_t>(in_place->size()) || one.operand != (is_tuple ? index[1] : only)) {
-      return false;
-    }
-    (*in_place)[one.operand] = true;
-  }
-  return true;
-}
-
 }  // namespace
 
 void LinkDones(const Module& module, const Computation& computation, const InstructionIndex& index,
@@ -189,34 +136,6 @@ void LinkDones(const Module& module, const Computation& computation, const Instr
     collective->has_work_between =
         sequence.HasWorkBetween(module, index, instruction.id, module.instructions[start.done].id);
   }
-}
-
-Status Unwrap(const Module& module, Collective* collective) {
-  Result<CollectiveFields> decoded = DecodeCollective(module, module.instructions[collective->instruction].body);
-  if (!decoded.ok()) return decoded.status();
-  CollectiveFields& start = *decoded;
-  Unsupported unsupported;
-  std::vector<bool> in_place(start.operand_ids.size(), false);
-  if (start.callees.size() != 1 || start.operand_ids.size() != collective->fields.operand_ids.size() ||
-      !IsPureWrapper(module, *collective)) {
-    unsupported = kSharesAsyncComputation;
-  } else if (start.has_two_shapes) {
-    unsupported = "its shape is given twice";
-  } else if (!ReadInPlace(start.aliasing, collective->result.IsTuple(),
-                          collective->spec.op == CollectiveOp::kRaggedAllToAll ? 1 : 0, &in_place)) {
-    unsupported = "its start shares buffers in a way that is not known here";
-  }
-  if (unsupported.has_value()) {
-    collective->unsupported_form = std::move(unsupported);
-    collective->done = -1;
-  }
-  collective->fields.name = start.name;
-  collective->fields.source_file = start.source_file;
-  collective->fields.source_line = start.source_line;
-  collective->fields.stack_frame = start.stack_frame;
-  collective->in_place = std::move(in_place);
-  collective->fields.operand_ids = std::move(start.operand_ids);
-  return Status();
 }
 
 }  // namespace xla_shmem::hlo

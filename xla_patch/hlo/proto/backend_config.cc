@@ -71,6 +71,18 @@ std::optional<Backend> ReadStockBackend(std::string_view json) {
   return backend == "\"NVSHMEM\"" || backend == "1" ? Backend::kNvshmem : Backend::kDefault;
 }
 
+XlaKernel ReadXlaKernel(std::string_view json) {
+  std::string_view config;
+  std::string_view kernel;
+  if (!FindMember(json, "collective_backend_config", &config) || !FindMember(config, "kernel_strategy", &kernel)) {
+    return XlaKernel::kNone;
+  }
+  // CollectiveBackendConfig.CollectiveKernelStrategy.
+  if (kernel == "\"KERNEL_STRATEGY_TRITON_ONE_SHOT\"" || kernel == "1") return XlaKernel::kOneShot;
+  if (kernel == "\"KERNEL_STRATEGY_TRITON_TWO_SHOT\"" || kernel == "2") return XlaKernel::kTwoShot;
+  return XlaKernel::kNone;
+}
+
 std::optional<int64_t> ReadTripCount(std::string_view json) {
   std::string_view count;
   if (!FindMember(json, "known_trip_count", &json) || !FindMember(json, "n", &count)) return std::nullopt;

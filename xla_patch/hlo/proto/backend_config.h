@@ -24,6 +24,11 @@ std::string_view BackendConfigOf(const std::vector<std::string_view>& payloads, 
 // collective_backend_config, or if the text is not JSON.
 std::optional<Backend> ReadStockBackend(std::string_view json);
 
+// The kernel of its own by which XLA:GPU runs a collective, from the same JSON: {"collective_backend_config": {...,
+// "kernel_strategy": "KERNEL_STRATEGY_TRITON_ONE_SHOT"}}.
+enum class XlaKernel { kNone, kOneShot, kTwoShot };
+XlaKernel ReadXlaKernel(std::string_view json);
+
 // How often the body of a while runs, if XLA knows the number and recorded it in the backend_config, the JSON of a
 // WhileLoopBackendConfig: {"known_trip_count": {"n": "32"}, ...}.
 std::optional<int64_t> ReadTripCount(std::string_view json);

@@ -14,9 +14,10 @@ namespace xla_shmem::hlo {
 
 // How a collective is written.
 //
-//   kSync       one instruction
+//   kSync       one instruction, the collective or its fusion
 //   kStartDone  a pair of instructions of its own opcode
-//   kWrapped    a generic async-start/async-done pair around a computation that holds nothing but the collective
+//   kWrapped    a generic async-start/async-done pair around a computation that holds nothing but the collective, or
+//               its fusion
 //   kLowered    a custom call that this pass wrote
 enum class CollectiveForm { kSync, kStartDone, kWrapped, kLowered };
 
@@ -39,10 +40,11 @@ struct CollectiveIdentity {
 struct Collective {
   CollectiveForm form = CollectiveForm::kSync;
   size_t computation = 0;  // where it is issued, which is what a user sees
-  size_t instruction = 0;  // there: the collective itself, its start, or the async-start
+  size_t instruction = 0;  // there: the collective itself, its fusion, its start, or the async-start
   int64_t done = -1;       // there: its done, if it has exactly one
   size_t op_computation = 0;
-  size_t op = 0;  // the instruction with groups or pairs: `instruction`, or the collective in the async computation
+  size_t op = 0;  // the instruction with groups or pairs: `instruction`, or the collective in the computation it calls
+  int64_t fusion = -1;      // the fusion that does `op` and no more, by a kernel of XLA:GPU's
   CollectiveFields fields;  // of `op`, with the operands of `instruction`
   Shape result;
   CollectiveSpec spec;          // everything but the module's placement

@@ -16,19 +16,12 @@
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/source_lines.h"
 #include "xla_patch/hlo/proto/wire.h"
+#include "xla_patch/hlo/proto/wrappers.h"
 
 namespace xla_shmem::hlo {
 namespace {
 
 constexpr int64_t kHostMemorySpace = 5;  // Layout::kHostMemorySpace in xla/layout.h
-
-bool SameLeaves(const Shape& a, const Shape& b) {
-  const std::vector<const Shape*> left = a.Leaves();
-  const std::vector<const Shape*> right = b.Leaves();
-  return a.IsTuple() == b.IsTuple() &&
-         std::equal(left.begin(), left.end(), right.begin(), right.end(),
-                    [](const Shape* x, const Shape* y) { return SameBytesLayout(*x, *y); });
-}
 
 bool IsInteger(ElementType type) { return type >= ElementType::kS8 && type <= ElementType::kU64; }
 
@@ -100,13 +93,7 @@ class Finder {
       collective.computation = collective.op_computation = computation_index;
       collective.instruction = collective.op = i;
       if (computation.is_fusion) {
-        // XLA runs the fusion as a whole, and a pair's halves may be in different ones. For GPUs of compute capability
-        // 9.0 jax 0.12.0.1 makes small all-reduces such fusions.
-        collective.unsupported_form = "it is part of a fusion";
-        if (!instruction.is_lowered && instruction.opcode.collective == CollectiveOp::kAllReduce) {
-          *collective.unsupported_form +=
-              "; in jax 0.12.0.1 --xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false keeps it apart";
-        }
+        FindFusion(module_, &collective);
       } else if (instruction.is_lowered) {
         collective.form = CollectiveForm::kLowered;
       } else if (op_class == OpClass::kCollectiveStart) {
@@ -147,6 +134,7 @@ class Finder {
     XLA_SHMEM_RETURN_IF_ERROR(Decode(collective->op, &fields));
     if (collective->done >= 0) XLA_SHMEM_RETURN_IF_ERROR(Decode(collective->done, &done));
     XLA_SHMEM_RETURN_IF_ERROR(ReadResult(op, collective));
+    if (collective->fusion >= 0) XLA_SHMEM_RETURN_IF_ERROR(Unfuse(module_, collective));
     if (collective->form == CollectiveForm::kWrapped) {
       XLA_SHMEM_RETURN_IF_ERROR(Unwrap(module_, collective));
     } else if (collective->form == CollectiveForm::kStartDone) {
@@ -165,6 +153,7 @@ class Finder {
     }
     collective->has_work_between = collective->has_work_between || done.has_control_predecessors;
     spec.name = std::string(fields.name);
+    spec.is_fused = collective->fusion >= 0;
     spec.bytes = ShapeBytes(collective->result);
     for (const Shape* leaf : collective->result.Leaves()) spec.element_types.push_back(leaf->element_type);
     if (collective->form == CollectiveForm::kLowered) return Status();  // the rest is in its attributes
@@ -200,7 +189,7 @@ class Finder {
     Result<Shape> result = ParseShape(module_.instructions[collective->done].shape);
     if (!result.ok()) return result.status();
     collective->result = *std::move(result);
-    if (!holds_operands && !SameLeaves(*own, collective->result)) {
+    if (!holds_operands && !HaveSameLeaves(*own, collective->result)) {
       collective->unsupported_form = "its start and done differ in shape";
     }
     return Status();

@@ -22,6 +22,20 @@ void MarkUnconsidered(const CollectiveSpec& spec, CollectiveRecord* record) {
   record->reason = decision.reason;
 }
 
+// How XLA runs a collective in a fusion; "" for all others.
+std::string RunByFusion(const Collective& collective) {
+  if (collective.fusion < 0) return "";
+  switch (ReadXlaKernel(collective.fields.backend_config)) {
+    case XlaKernel::kOneShot:
+      return "XLA runs it in a fusion, by its own one-shot kernel";
+    case XlaKernel::kTwoShot:
+      return "XLA runs it in a fusion, by its own two-shot kernel";
+    case XlaKernel::kNone:
+      break;
+  }
+  return "XLA runs it in a fusion, by its own kernel";
+}
+
 void ReadStock(const Module& module, const Collective& collective, CollectiveRecord* record) {
   std::optional<Backend> backend = ReadStockBackend(collective.fields.backend_config);
   if (!backend.has_value() && collective.form == CollectiveForm::kWrapped) {
@@ -33,8 +47,11 @@ void ReadStock(const Module& module, const Collective& collective, CollectiveRec
     return;
   }
   record->rule = "stock";
-  record->reason = backend.has_value() ? std::string("stock XLA wrote backend ") + BackendName(*backend)
-                                       : "no backend is recorded, so XLA uses its default";
+  record->reason = RunByFusion(collective);
+  if (record->reason.empty()) {
+    record->reason = backend.has_value() ? std::string("stock XLA wrote backend ") + BackendName(*backend)
+                                         : "no backend is recorded, so XLA uses its default";
+  }
   record->backend = record->lowered = BackendName(backend.value_or(Backend::kDefault));
 }
 

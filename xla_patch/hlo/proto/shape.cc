@@ -185,6 +185,14 @@ bool HaveEqualRows(const Shape& a, const Shape& b) {
   return SameBytesLayout(a, like_a);
 }
 
+bool HaveSameLeaves(const Shape& a, const Shape& b) {
+  const std::vector<const Shape*> left = a.Leaves();
+  const std::vector<const Shape*> right = b.Leaves();
+  return a.IsTuple() == b.IsTuple() &&
+         std::equal(left.begin(), left.end(), right.begin(), right.end(),
+                    [](const Shape* x, const Shape* y) { return SameBytesLayout(*x, *y); });
+}
+
 bool IsMadeOfParts(const Shape& whole, const Shape& part, int64_t dimension, int64_t parts) {
   if (whole.IsTuple() || part.IsTuple() || whole.is_tiled || part.is_tiled || whole.element_size_in_bits != 0 ||
       part.element_size_in_bits != 0 || whole.element_type != part.element_type || parts < 1 ||

@@ -44,6 +44,9 @@ bool SameBytesLayout(const Shape& a, const Shape& b);
 // The same, but for the size of the first dimension, along which both lie row after row in memory.
 bool HaveEqualRows(const Shape& a, const Shape& b);
 
+// Whether both are arrays, or tuples of as many, with the same bytes and layout in their order.
+bool HaveSameLeaves(const Shape& a, const Shape& b);
+
 // Whether `whole`, as it lies in memory, is `parts` arrays like `part` one after the other, where logically they follow
 // one another along `dimension`.
 bool IsMadeOfParts(const Shape& whole, const Shape& part, int64_t dimension, int64_t parts);

@@ -8,6 +8,7 @@
 #include "xla_patch/hlo/proto/schedule.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/wire.h"
+#include "xla_patch/hlo/proto/wrappers.h"
 
 namespace xla_shmem::hlo {
 namespace {
@@ -76,14 +77,6 @@ bool ReadDetails(const Instruction& instruction, Details* details) {
   if (!shape.ok()) return false;
   details->shape = *std::move(shape);
   return DecodeOperands(instruction, &details->operands);
-}
-
-std::string_view OpcodeOf(const Instruction& instruction) {
-  FieldReader reader(instruction.body);
-  for (Field field; reader.Next(&field);) {
-    if (field.number == InstructionField::kOpcode) return field.bytes;
-  }
-  return {};
 }
 
 // Part of an array: [start, limit) of one dimension, all of the others.

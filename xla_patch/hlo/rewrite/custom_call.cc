@@ -76,6 +76,7 @@ void AddIdentity(const Module& module, const Collective& collective, int64_t num
 
 Unsupported UnsupportedForm(const Collective& collective, Lowering lowering) {
   if (lowering == Lowering::kCpu && IsPair(collective)) return "start/done pairs are lowered for GPU only";
+  if (lowering == Lowering::kCpu && collective.fusion >= 0) return "fusions are taken apart for GPU only";
   return lowering == Lowering::kGpu ? UnsupportedOnGpu(collective) : collective.unsupported_form;
 }
 

@@ -17,6 +17,7 @@ constexpr int64_t kTypedFfi = 4;  // CustomCallApiVersion.API_VERSION_TYPED_FFI
 bool IsReplaced(uint32_t field, const CustomCall& call) {
   switch (field) {
     case InstructionField::kOpcode:
+    case InstructionField::kFusionKind:
     case InstructionField::kDimensions:
     case InstructionField::kChannelId:
     case InstructionField::kCustomCallTarget:

@@ -77,7 +77,8 @@ class Marker {
   }
 
   bool CanMark(const Collective& collective) {
-    if (collective.form != CollectiveForm::kSync || module_.computations[collective.computation].is_fusion) {
+    if (collective.form != CollectiveForm::kSync || collective.fusion >= 0 ||
+        module_.computations[collective.computation].is_fusion) {
       return false;
     }
     if (collective.spec.bytes <= 0 || collective.fields.operand_ids.empty()) return false;
