@@ -36,6 +36,7 @@ std::vector<std::string> Seeds() {
   return {SyncModule(),
           AsyncModule(),
           WrappedModule(),
+          FusedModule(),
           DonatingModule(),
           NestedModule(),
           with_group_form(92, Message().Int(1, 2).Int(2, 2).Ints(3, {2, 2}).Ints(4, {1, 0})),

@@ -121,6 +121,31 @@ inline std::string WrappedModule() {
       .str();
 }
 
+// GPU at POST_SCHEDULER of jax 0.12.0.1: an all-reduce in a fusion in an async pair, and one in a fusion alone.
+inline std::string FusedModule() {
+  const Message array = ArrayShape({256});
+  const auto all_reduce = [&](const char* name) {
+    return WithGroups(Instruction(name, "all-reduce", array, 9, {1}), {{0, 1}, {2, 3}})
+        .Ints(38, {1})
+        .Bytes(43, R"({"collective_backend_config":{"kernel_strategy":"KERNEL_STRATEGY_TRITON_ONE_SHOT"}})");
+  };
+  const auto fusion = [&](const char* name, int64_t id, int64_t operand, int64_t computation) {
+    return Instruction(name, "fusion", array, id, {operand}).Bytes(11, "kCustom").Ints(38, {computation});
+  };
+  return Module({ReductionComputation("add", 1), AsyncComputation("fused", 3, {array}, all_reduce("psum")),
+                 AsyncComputation("async", 4, {array}, fusion("fusion", 9, 1, 3)),
+                 AsyncComputation("fused.1", 5, {array}, all_reduce("psum.1")),
+                 Computation("main", 2,
+                             {Instruction("p0", "parameter", array, 1),
+                              WithExtras(AsyncStart("fusion-start", {array}, array, 3, {1}, 4)),
+                              AsyncDone("fusion-done", array, 4, 3), WithExtras(fusion("fusion.1", 5, 4, 5)),
+                              Instruction("sum", "add", array, 6, {5, 4})},
+                             6)},
+                2)
+      .Sub(7, ScheduleProto({{2, {1, 3, 4, 5, 6}}}))
+      .str();
+}
+
 // The same with a donated parameter: result {0} may lie in parameter 1.
 inline std::string DonatingModule() {
   const Message entry = Message().Ints(1, {0}).Int(2, 1).Int(4, 2);

@@ -29,7 +29,8 @@ void Survive(const std::string& bytes) {
 }
 
 TEST_CASE("every prefix of a module is survived") {
-  for (const std::string& module : {SyncModule(), AsyncModule(), WrappedModule(), DonatingModule(), NestedModule()}) {
+  for (const std::string& module :
+       {SyncModule(), AsyncModule(), WrappedModule(), FusedModule(), DonatingModule(), NestedModule()}) {
     for (size_t size = 0; size < module.size(); ++size) {
       Survive(module.substr(0, size));
     }
@@ -38,7 +39,8 @@ TEST_CASE("every prefix of a module is survived") {
 
 // The lowest bit, the one that continues a varint, and one of the others in turn: the fuzzers flip more.
 TEST_CASE("flipped bits of every byte are survived") {
-  for (std::string module : {SyncModule(), AsyncModule(), WrappedModule(), DonatingModule(), NestedModule()}) {
+  for (std::string module :
+       {SyncModule(), AsyncModule(), WrappedModule(), FusedModule(), DonatingModule(), NestedModule()}) {
     for (size_t i = 0; i < module.size(); ++i) {
       const int other = 1 + static_cast<int>(i % 6);
       for (int bit : {0, other, 7}) {

@@ -48,6 +48,21 @@ TEST_CASE("schedule, order, unknown fields and other instructions come out byte 
   }
 }
 
+TEST_CASE("the call of a fused all-reduce has nothing of its fusion but name, place and what other tools wrote") {
+  const std::string bytes = FusedModule();
+  const PassResult result = Run(bytes, MakeOptions(Lowering::kGpu));
+  CHECK(result.records.size() == 2);
+  for (const char* name : {"fusion-start", "fusion.1"}) {
+    const std::string_view call = FindInstruction(result.module, name);
+    CHECK(Only(call, 2) == "custom-call");
+    for (const uint32_t dropped : {11, 38}) CHECK(Fields(call, dropped).empty());  // kind, computation
+    for (const uint32_t kept : {7, 35, 37, 4321}) {
+      CHECK(Fields(call, kept)[0].whole == Fields(FindInstruction(bytes, name), kept)[0].whole);
+    }
+    CHECK(Only(call, 68).find("mine") != std::string::npos);
+  }
+}
+
 TEST_CASE("a permute whose shape is given twice is vetoed") {
   const Message permute = WithPairs(Instruction("cp", "collective-permute", ArrayShape({8}), 2, {1}), kRing);
   CHECK(VetoOf(ModuleWith(Message(permute).Sub(3, ArrayShape({8})))) == "its shape is given twice");

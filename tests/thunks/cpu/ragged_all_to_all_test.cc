@@ -176,7 +176,7 @@ TEST_CASE("Its error names a member that has not arrived, and no other") {
   for (const bool in_process : {false, true}) {
     JobOptions options;
     options.n_pes = 3;
-    options.deadline = std::chrono::milliseconds(300);
+    options.deadline = std::chrono::milliseconds(1500);
     options.in_process = in_process;
     Job job(options);
     const MessageKey key{NextOperation(), 1};
