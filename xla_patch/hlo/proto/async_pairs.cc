@@ -11,7 +11,6 @@
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/wire.h"
-#include "xla_patch/hlo/proto/wrappers.h"
 
 namespace xla_shmem::hlo {
 namespace {

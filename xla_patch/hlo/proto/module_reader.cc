@@ -315,6 +315,14 @@ const Instruction* InstructionIndex::Find(int64_t id) const {
   return index < 0 ? nullptr : &module_.instructions[index];
 }
 
+std::string_view OpcodeOf(const Instruction& instruction) {
+  FieldReader reader(instruction.body);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == InstructionField::kOpcode) return field.bytes;
+  }
+  return {};
+}
+
 bool DecodeOperands(const Instruction& instruction, std::vector<int64_t>* operand_ids) {
   operand_ids->clear();
   FieldReader reader(instruction.has_loose_operands ? instruction.body : std::string_view());

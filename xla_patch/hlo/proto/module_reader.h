@@ -81,6 +81,8 @@ class InstructionIndex {
   std::unordered_map<int64_t, int64_t> sparse_;
 };
 
+std::string_view OpcodeOf(const Instruction& instruction);
+
 // The ids of the instruction's operands. False if they are malformed.
 bool DecodeOperands(const Instruction& instruction, std::vector<int64_t>* operand_ids);
 

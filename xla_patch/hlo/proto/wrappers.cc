@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -82,14 +83,6 @@ void TakePlace(CollectiveFields* place, Collective* collective) {
 }
 
 }  // namespace
-
-std::string_view OpcodeOf(const Instruction& instruction) {
-  FieldReader reader(instruction.body);
-  for (Field field; reader.Next(&field);) {
-    if (field.number == InstructionField::kOpcode) return field.bytes;
-  }
-  return {};
-}
 
 void FindFusion(const Module& module, Collective* collective) {
   const Computation& fused = module.computations[collective->op_computation];

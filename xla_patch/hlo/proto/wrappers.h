@@ -2,15 +2,11 @@
 #ifndef XLA_SHMEM_HLO_PROTO_WRAPPERS_H_
 #define XLA_SHMEM_HLO_PROTO_WRAPPERS_H_
 
-#include <string_view>
-
 #include "xla_patch/hlo/proto/collective.h"
 #include "xla_patch/hlo/proto/module_reader.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem::hlo {
-
-std::string_view OpcodeOf(const Instruction& instruction);
 
 // Where a collective in the computation of a fusion is issued: the fusion, or the async-start around it. If the fusion
 // does more, the collective stays where it is, and its form is unsupported.

@@ -8,7 +8,6 @@
 #include "xla_patch/hlo/proto/schedule.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/wire.h"
-#include "xla_patch/hlo/proto/wrappers.h"
 
 namespace xla_shmem::hlo {
 namespace {
