@@ -1,78 +1,151 @@
-"""Compares two installed versions of xla-shmem by `xla-shmem bench`, in turns: A B, B A, A B, ...
+"""Compares two installed versions of xla-shmem, whose jobs live side by side and take turns every few milliseconds.
 
-    python benchmarks/compare_installs.py OLD_VENV NEW_VENV [--ranks 2] [--turns 3] -- BENCH_OPTIONS
+    python benchmarks/compare_installs.py OLD_VENV NEW_VENV [--ranks 2] [--jobs 5] [--rounds 20] [--op OP,...]
+        [--bytes N,...]
 
-Both must be built with the same options. BENCH_OPTIONS go to both versions; the numbers of ranks are added. A row shows
-the median time of a collective over all turns (µs, of SHMEM), the ratio old / new (above 1: the new version is faster)
-with the smallest and the largest ratio of a turn, and the wrong elements of both.
+Rank r of both jobs is bound to processor r (modulo their number), so both see the same machine in the same state. One
+job waits in a read while the other measures. A round runs both on one cell, in changing order. Memory that a job
+got at its start can make it faster or slower for its whole life, so several pairs of jobs are started.
+
+A row shows the median time of a collective (µs), the median over all rounds of old / new (above 1: the new version is
+faster), the least and greatest such median of a pair of jobs, and the wrong elements of both.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shlex
+import os
+import socket
 import statistics
 import subprocess
 import sys
-import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-Cell = tuple[str, int]
+WORKER = Path(__file__).with_name("compare_worker.py")
+OPS = ("collective-permute", "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast")
+SIZES = tuple(1024 * 4**step for step in range(7))
+
+#: How long one job measures in one round.
+ROUND_S = 0.03
 
 
-def run_bench(venv: Path, options: list[str]) -> dict[Cell, tuple[float, int]]:
-    """Returns, for each op and size in bytes, the median µs and the number of wrong elements of one run."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "bench.json"
-        command = [str(venv / "bin" / "xla-shmem"), "bench", "--vs", "none", *options, "--output", str(report)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if not report.exists():
-            sys.exit(f"{shlex.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-        rows: list[dict[str, Any]] = json.loads(report.read_text())["rows"]
-    found = {}
-    for row in rows:
-        shmem = row["variants"]["shmem"]
-        if "p50_us" not in shmem:
-            sys.exit(f"{venv}: {row['op']} of {row['bytes']} bytes did not run: {shmem['reason']}")
-        found[row["op"], row["bytes"]] = (shmem["p50_us"], shmem["wrong"] or 0)
-    return found
+class Job:
+    """The ranks of one installed version. They answer a line of JSON with a line of JSON, and wait otherwise."""
+
+    def __init__(self, venv: Path, ranks: int) -> None:
+        self._venv = venv
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        environ = os.environ | {
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": "--xla_gpu_experimental_enable_nvshmem=true",
+            "XLA_SHMEM_OPS": "all",
+            "XLA_SHMEM_THRESHOLD": "1GiB",
+        }
+        processors = sorted(os.sched_getaffinity(0))
+        self._ranks, self._answers = [], []
+        for rank in range(ranks):
+            read_end, write_end = os.pipe()
+            command = [
+                str(venv / "bin" / "python"),
+                str(WORKER),
+                f"127.0.0.1:{port}",
+                str(ranks),
+                str(rank),
+                str(write_end),
+            ]
+            process = subprocess.Popen(
+                ["taskset", "--cpu-list", str(processors[rank % len(processors)]), *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env=environ,
+                pass_fds=(write_end,),
+            )
+            os.close(write_end)
+            self._ranks.append(process)
+            self._answers.append(os.fdopen(read_end))
+
+    def ask(self, **question: Any) -> list[dict[str, Any]]:
+        """Returns the answers of all ranks."""
+        for rank in self._ranks:
+            assert rank.stdin is not None
+            rank.stdin.write(json.dumps(question) + "\n")
+            rank.stdin.flush()
+        lines = [answers.readline() for answers in self._answers]
+        if not all(lines):
+            sys.exit(f"compare_installs: a rank of {self._venv} ended at {question}")
+        return [json.loads(line) for line in lines]
+
+    def close(self) -> None:
+        """Ends the job; all ranks leave together."""
+        for rank in self._ranks:
+            assert rank.stdin is not None
+            rank.stdin.close()
+        for rank in self._ranks:
+            rank.wait(timeout=60)
+
+
+def measured(job: Job, op: str, size: int, runs: int) -> tuple[float, int]:
+    """Returns µs a collective, of the slowest rank, and wrong elements of all."""
+    answers = job.ask(op=op, bytes=size, runs=runs)
+    return max(answer["us"] for answer in answers), sum(answer["wrong"] for answer in answers)
+
+
+def turns(old: Job, new: Job, op: str, size: int, rounds: int) -> Iterator[tuple[float, float, int]]:
+    """Yields old µs, new µs and wrong elements of each round."""
+    first = max(measured(job, op, size, 1)[0] for job in (old, new))  # compiles
+    first = max(measured(job, op, size, 3)[0] for job in (old, new, old, new)) or first
+    runs = max(1, round(ROUND_S * 1e6 / first / 20))
+    for number in range(rounds):
+        order = (old, new) if number % 2 == 0 else (new, old)
+        found = {id(job): measured(job, op, size, runs) for job in order}
+        (before, wrong), (after, more) = found[id(old)], found[id(new)]
+        yield before, after, wrong + more
 
 
 def main() -> None:
-    """Runs the turns and prints the table; the exit code is 1 if an element is wrong."""
+    """Runs all pairs of jobs and prints the table; the exit code is 1 if an element is wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("old", type=Path, help="virtual environment with the old version")
     parser.add_argument("new", type=Path, help="virtual environment with the new version")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--turns", type=int, default=3)
-    arguments = sys.argv[1:]
-    split = arguments.index("--") if "--" in arguments else len(arguments)
-    given, options = parser.parse_args(arguments[:split]), arguments[split + 1 :]
-    old: list[dict[Cell, tuple[float, int]]] = []
-    new: list[dict[Cell, tuple[float, int]]] = []
-    options = ["-n", str(given.ranks), *options]
-    for turn in range(given.turns):
-        first, second = (old, new) if turn % 2 == 0 else (new, old)
-        for results in (first, second):
-            results.append(run_bench(given.old if results is old else given.new, options))
-        print(f"# turn {turn + 1} of {given.turns} done", file=sys.stderr)
-    print(f"# {given.turns} turns; bench {shlex.join(options)}")
-    print(f"{'op':<22}{'bytes':>12}{'old µs':>12}{'new µs':>12}{'old/new':>10}{'min':>8}{'max':>8}{'#wrong':>8}")
-    wrong, overall = 0, []
-    for cell in old[0]:
-        before = statistics.median(run[cell][0] for run in old)
-        after = statistics.median(run[cell][0] for run in new)
-        ratios = [a[cell][0] / b[cell][0] for a, b in zip(old, new, strict=True)]
-        errors = sum(run[cell][1] for run in old + new)
+    parser.add_argument("--jobs", type=int, default=5, help="pairs of jobs (default: 5)")
+    parser.add_argument("--rounds", type=int, default=20, help="rounds of a cell in each pair of jobs (default: 20)")
+    parser.add_argument("--op", default=",".join(OPS), metavar="OP,...")
+    parser.add_argument("--bytes", default=",".join(map(str, SIZES)), metavar="N,...")
+    given = parser.parse_args()
+    cells = [(op, int(size)) for op in given.op.split(",") for size in given.bytes.split(",")]
+    rounds: dict[tuple[str, int], list[list[tuple[float, float, int]]]] = defaultdict(list)
+    for number in range(given.jobs):
+        old, new = Job(given.old, given.ranks), Job(given.new, given.ranks)
+        for cell in cells:
+            rounds[cell].append(list(turns(old, new, *cell, given.rounds)))
+        old.close()
+        new.close()
+        print(f"# pair {number + 1} of {given.jobs} done", file=sys.stderr)
+    print(f"{'op':<22}{'bytes':>10}{'old µs':>10}{'new µs':>10}{'old/new':>9}{'least':>7}{'most':>7}{'#wrong':>8}")
+    of_op: dict[str, list[float]] = defaultdict(list)
+    wrong = 0
+    for (op, size), pairs in rounds.items():
+        every = [turn for pair in pairs for turn in pair]
+        ratio = statistics.median(before / after for before, after, _ in every)
+        each = [statistics.median(before / after for before, after, _ in pair) for pair in pairs]
+        errors = sum(errors for *_, errors in every)
         wrong += errors
-        overall.append(before / after)
+        of_op[op].append(ratio)
+        before, after = (statistics.median(turn[column] for turn in every) for column in (0, 1))
         print(
-            f"{cell[0]:<22}{cell[1]:>12}{before:>12.1f}{after:>12.1f}{before / after:>10.2f}"
-            f"{min(ratios):>8.2f}{max(ratios):>8.2f}{errors:>8}"
+            f"{op:<22}{size:>10}{before:>10.2f}{after:>10.2f}{ratio:>9.3f}{min(each):>7.2f}{max(each):>7.2f}{errors:>8}"
         )
-    print(f"# geometric mean of old/new: {statistics.geometric_mean(overall):.3f}; wrong elements: {wrong}")
+    for op, ratios in of_op.items():
+        print(f"# {op}: geometric mean of old/new {statistics.geometric_mean(ratios):.3f}")
     sys.exit(1 if wrong else 0)
 
 
