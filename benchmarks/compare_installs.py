@@ -1,11 +1,12 @@
 """Compares two installed versions of xla-shmem, whose jobs live side by side and take turns every few milliseconds.
 
-    python benchmarks/compare_installs.py OLD_VENV NEW_VENV [--ranks 2] [--jobs 5] [--rounds 20] [--op OP,...]
-        [--bytes N,...]
+    python benchmarks/compare_installs.py OLD_VENV NEW_VENV [--ranks 2] [--jobs 5] [--rounds 20] [--free]
+        [--op OP,...] [--bytes N,...]
 
-Rank r of both jobs is bound to processor r (modulo their number), so both see the same machine in the same state. One
-job waits in a read while the other measures. A round runs both on one cell, in changing order. Memory that a job
-got at its start can make it faster or slower for its whole life, so several pairs of jobs are started.
+Rank r of both jobs is bound to processor r (modulo their number) unless `--free` is given, so both see the same machine
+in the same state. One job waits in a read while the other measures. A round runs both on one cell, in changing order. A
+job's start decides some things for its whole life, as where its memory lies and how it copies (XLA_SHMEM_SINGLE_COPY,
+which both inherit), so several pairs of jobs are started.
 
 A row shows the median time of a collective (µs), the median over all rounds of old / new (above 1: the new version is
 faster), the least and greatest such median of a pair of jobs, and the wrong elements of both.
@@ -23,7 +24,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 WORKER = Path(__file__).with_name("compare_worker.py")
 OPS = ("collective-permute", "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast")
@@ -36,7 +37,7 @@ ROUND_S = 0.03
 class Job:
     """The ranks of one installed version. They answer a line of JSON with a line of JSON, and wait otherwise."""
 
-    def __init__(self, venv: Path, ranks: int) -> None:
+    def __init__(self, venv: Path, ranks: int, *, bound: bool = True) -> None:
         self._venv = venv
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -48,19 +49,15 @@ class Job:
             "XLA_SHMEM_THRESHOLD": "1GiB",
         }
         processors = sorted(os.sched_getaffinity(0))
-        self._ranks, self._answers = [], []
+        self._ranks: list[subprocess.Popen[str]] = []
+        self._answers: list[IO[str]] = []
         for rank in range(ranks):
             read_end, write_end = os.pipe()
-            command = [
-                str(venv / "bin" / "python"),
-                str(WORKER),
-                f"127.0.0.1:{port}",
-                str(ranks),
-                str(rank),
-                str(write_end),
-            ]
+            command = ["taskset", "--cpu-list", str(processors[rank % len(processors)])] if bound else []
+            command += [str(venv / "bin" / "python"), str(WORKER), f"127.0.0.1:{port}"]
+            command += map(str, (ranks, rank, write_end))
             process = subprocess.Popen(
-                ["taskset", "--cpu-list", str(processors[rank % len(processors)]), *command],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -118,13 +115,14 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=5, help="pairs of jobs (default: 5)")
     parser.add_argument("--rounds", type=int, default=20, help="rounds of a cell in each pair of jobs (default: 20)")
+    parser.add_argument("--free", action="store_true", help="bind no rank to a processor")
     parser.add_argument("--op", default=",".join(OPS), metavar="OP,...")
     parser.add_argument("--bytes", default=",".join(map(str, SIZES)), metavar="N,...")
     given = parser.parse_args()
     cells = [(op, int(size)) for op in given.op.split(",") for size in given.bytes.split(",")]
     rounds: dict[tuple[str, int], list[list[tuple[float, float, int]]]] = defaultdict(list)
     for number in range(given.jobs):
-        old, new = Job(given.old, given.ranks), Job(given.new, given.ranks)
+        old, new = (Job(venv, given.ranks, bound=not given.free) for venv in (given.old, given.new))
         for cell in cells:
             rounds[cell].append(list(turns(old, new, *cell, given.rounds)))
         old.close()

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/shm/test_heap.h"
@@ -111,7 +112,7 @@ TEST_CASE("One buffer may be two operands") {
     arguments.operands = {operand.data(), operand.data()};
     arguments.results = {operand.data(), other.data()};
     arguments.bytes = {5000, 5000};
-    CHECK(job.Finish(MakeMessageOperation(&job.context(pe), arguments)) == "");
+    CHECK(job.Finish(MakeMessageOperation(&job.context(pe), std::move(arguments))) == "");
     CHECK(operand == std::vector<char>(5000, static_cast<char>('a' + 1 - pe)));
     CHECK(other == operand);
   });

@@ -102,7 +102,8 @@ TEST_CASE("A PE that is twice in its group") {
   arguments.operands = {reinterpret_cast<const char*>(&value)};
   arguments.results = {reinterpret_cast<char*>(&value)};
   arguments.bytes = {sizeof(value)};
-  CHECK(Breaks(BrokenInvariant([&] { MakeMessageOperation(&job.context(0), arguments); }), "pe != context_->pe"));
+  CHECK(Breaks(BrokenInvariant([&] { MakeMessageOperation(&job.context(0), CollectiveArguments(arguments)); }),
+               "pe != context_->pe"));
 }
 
 TEST_CASE("A member that comes twice to a meeting, and members that disagree about the group") {

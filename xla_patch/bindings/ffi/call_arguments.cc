@@ -168,7 +168,7 @@ Result<ReductionKind> ReadReduction(ffi::Dictionary attributes) {
 }
 
 Result<Buffers> ReadBuffers(ffi::RemainingArgs arguments, ffi::RemainingRets results, size_t operand_parts,
-                            size_t result_parts) {
+                            size_t result_parts, bool with_types) {
   if (arguments.size() != results.size()) {
     return NotOurs("a call has " + std::to_string(arguments.size()) + " operands and " +
                    std::to_string(results.size()) + " results");
@@ -184,7 +184,7 @@ Result<Buffers> ReadBuffers(ffi::RemainingArgs arguments, ffi::RemainingRets res
     buffers.operands.push_back(static_cast<const char*>((*operand).untyped_data()));
     buffers.results.push_back(static_cast<char*>((**result).untyped_data()));
     buffers.bytes.push_back((*operand).size_bytes() / operand_parts);
-    buffers.types.push_back(ToElementType((*operand).element_type()));
+    if (with_types) buffers.types.push_back(ToElementType((*operand).element_type()));
   }
   return buffers;
 }

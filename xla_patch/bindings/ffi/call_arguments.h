@@ -63,12 +63,12 @@ Result<ReductionKind> ReadReduction(::xla::ffi::Dictionary attributes);
 struct Buffers {
   std::vector<const char*> operands;
   std::vector<char*> results;
-  std::vector<size_t> bytes;  // of one part of an operand and of its result
-  std::vector<ElementType> types;
+  std::vector<size_t> bytes;       // of one part of an operand and of its result
+  std::vector<ElementType> types;  // only if asked for
 };
 // As many operands as results. An operand has `operand_parts` parts, its result `result_parts`.
 Result<Buffers> ReadBuffers(::xla::ffi::RemainingArgs arguments, ::xla::ffi::RemainingRets results,
-                            size_t operand_parts, size_t result_parts);
+                            size_t operand_parts, size_t result_parts, bool with_types);
 
 // `parts` operands and `parts` results of one size, each side either as so many arrays or as one array that holds them.
 // Without element types.

@@ -194,21 +194,22 @@ bool NarrowToProcess(const PeContext& context, CollectiveArguments* permute) {
 // By messages, also between PEs of one process.
 class MessageCollective : public CollectiveOperation {
  public:
-  MessageCollective(const PeContext* context, CollectiveArguments arguments);
+  MessageCollective(const PeContext* context, CollectiveArguments&& arguments);
 
  private:
-  // Each declares the messages and copies of its op. `in_place`: an operand has the memory of its result.
-  void AllReduce(const CollectiveArguments& arguments, bool in_place);
-  void OneShot(const CollectiveArguments& arguments, bool in_place);
+  // Each declares the messages and copies of its op; those that reduce take the types. `in_place`: an operand has the
+  // memory of its result.
+  void AllReduce(CollectiveArguments& arguments, bool in_place);
+  void OneShot(CollectiveArguments& arguments, bool in_place);
   void TwoShot(const CollectiveArguments& arguments);
   void Permute(const CollectiveArguments& arguments, bool in_place);
   void AllGather(const CollectiveArguments& arguments);
-  void ReduceScatter(const CollectiveArguments& arguments);
+  void ReduceScatter(CollectiveArguments& arguments);
   void AllToAll(const CollectiveArguments& arguments, bool in_place);
   void Broadcast(const CollectiveArguments& arguments);
 };
 
-MessageCollective::MessageCollective(const PeContext* context, CollectiveArguments arguments)
+MessageCollective::MessageCollective(const PeContext* context, CollectiveArguments&& arguments)
     : CollectiveOperation(context, arguments.op, arguments.key, std::move(arguments.name), arguments.group.size()) {
   const bool in_place = CopyOverlapping(IndexIn(arguments.group), &arguments, &copies_);
   switch (arguments.op) {
@@ -236,7 +237,7 @@ MessageCollective::MessageCollective(const PeContext* context, CollectiveArgumen
   SetBytes(OperandBytes(arguments));
 }
 
-void MessageCollective::AllReduce(const CollectiveArguments& arguments, bool in_place) {
+void MessageCollective::AllReduce(CollectiveArguments& arguments, bool in_place) {
   const size_t members = arguments.group.size();
   if (members == 1) {
     for (size_t i = 0; i < arguments.results.size(); ++i) {
@@ -249,7 +250,7 @@ void MessageCollective::AllReduce(const CollectiveArguments& arguments, bool in_
   }
 }
 
-void MessageCollective::OneShot(const CollectiveArguments& arguments, bool in_place) {
+void MessageCollective::OneShot(CollectiveArguments& arguments, bool in_place) {
   const std::vector<int>& group = arguments.group;
   const std::vector<const char*>& operands = arguments.operands;
   const std::vector<char*>& results = arguments.results;
@@ -259,7 +260,8 @@ void MessageCollective::OneShot(const CollectiveArguments& arguments, bool in_pl
     Send(group[(me + step) % group.size()], arguments.key, PartsOf(operands, bytes, 0));
   }
   ReduceFrom(group, arguments.key,
-             Reducer(arguments.reduction, arguments.types, me, PartsOf(operands, bytes, 0), PartsOf(results, bytes, 0)),
+             Reducer(arguments.reduction, std::move(arguments.types), me, PartsOf(operands, bytes, 0),
+                     PartsOf(results, bytes, 0)),
              in_place);
 }
 
@@ -322,7 +324,7 @@ void MessageCollective::AllGather(const CollectiveArguments& arguments) {
   for (size_t i = 0; i < results.size(); ++i) CopyLocally(operands[i], results[i] + me * bytes[i], bytes[i]);
 }
 
-void MessageCollective::ReduceScatter(const CollectiveArguments& arguments) {
+void MessageCollective::ReduceScatter(CollectiveArguments& arguments) {
   const std::vector<int>& group = arguments.group;
   const std::vector<const char*>& operands = arguments.operands;
   const std::vector<char*>& results = arguments.results;
@@ -336,10 +338,10 @@ void MessageCollective::ReduceScatter(const CollectiveArguments& arguments) {
     const size_t to = (me + step) % group.size();
     Send(group[to], arguments.key, PartsOf(operands, bytes, to));
   }
-  ReduceFrom(
-      group, arguments.key,
-      Reducer(arguments.reduction, arguments.types, me, PartsOf(operands, bytes, me), PartsOf(results, bytes, 0)),
-      /*overwrites_sends=*/false);
+  ReduceFrom(group, arguments.key,
+             Reducer(arguments.reduction, std::move(arguments.types), me, PartsOf(operands, bytes, me),
+                     PartsOf(results, bytes, 0)),
+             /*overwrites_sends=*/false);
 }
 
 void MessageCollective::AllToAll(const CollectiveArguments& arguments, bool in_place) {
@@ -386,11 +388,11 @@ size_t OneShotLimitBytes(size_t group_size) {
   return kPairLimit / std::max<size_t>(group_size - 1, 1);
 }
 
-std::unique_ptr<Operation> MakeMessageOperation(const PeContext* context, CollectiveArguments arguments) {
+std::unique_ptr<Operation> MakeMessageOperation(const PeContext* context, CollectiveArguments&& arguments) {
   return std::make_unique<MessageCollective>(context, std::move(arguments));
 }
 
-std::unique_ptr<Operation> MakeOperation(const PeContext* context, CollectiveArguments arguments) {
+std::unique_ptr<Operation> MakeOperation(const PeContext* context, CollectiveArguments&& arguments) {
   const bool is_in_process =
       UsesPairs(arguments.op) ? NarrowToProcess(*context, &arguments) : IsInProcess(*context, arguments.group);
   if (!is_in_process) return MakeMessageOperation(context, std::move(arguments));

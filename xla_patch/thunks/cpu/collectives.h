@@ -43,9 +43,10 @@ struct CollectiveArguments {
   ReductionKind reduction = ReductionKind::kSum;
   std::vector<ElementType> types;
   // Of a permute. The results of a PE without a source become zeros.
-  int source = -1;         // PE that sends to the local PE, which it may be itself; -1: none
-  int target = -1;         // PE that the local PE sends to, -1: none
-  std::vector<int> pairs;  // source and target of all pairs, one after the other
+  int source = -1;  // PE that sends to the local PE, which it may be itself; -1: none
+  int target = -1;  // PE that the local PE sends to, -1: none
+  // Source and target of all pairs, one after the other. Not needed where no other PE is in this process.
+  std::vector<int> pairs;
 };
 
 // The largest operands of an all-reduce, in padded bytes, that use one-shot. A PE then sends (n-1) times the operands
@@ -53,10 +54,10 @@ struct CollectiveArguments {
 size_t OneShotLimitBytes(size_t group_size);
 
 // Within this process if the whole group is, or all PEs whose pairs lead to this PE's. Else by messages.
-std::unique_ptr<Operation> MakeOperation(const PeContext* context, CollectiveArguments arguments);
+std::unique_ptr<Operation> MakeOperation(const PeContext* context, CollectiveArguments&& arguments);
 
 // By messages, also between PEs of one process.
-std::unique_ptr<Operation> MakeMessageOperation(const PeContext* context, CollectiveArguments arguments);
+std::unique_ptr<Operation> MakeMessageOperation(const PeContext* context, CollectiveArguments&& arguments);
 
 }  // namespace xla_shmem
 

@@ -22,7 +22,7 @@ Status ReadParticipants(const CallFrame& frame, CollectiveArguments* arguments) 
     const Neighbours neighbours = FindNeighbours(**pairs, frame.pe);
     arguments->source = neighbours.source;
     arguments->target = neighbours.target;
-    arguments->pairs = **pairs;
+    if (frame.shares_process) arguments->pairs = **pairs;
     return Status();
   }
   const Result<const PeGroups*> groups = GroupsOf(frame);
@@ -42,10 +42,10 @@ Status ReadCollective(const CallFrame& frame, CollectiveArguments* arguments) {
   XLA_SHMEM_RETURN_IF_ERROR(ReadParticipants(frame, arguments));
   const size_t members = arguments->group.size();
   // On either side of an all-to-all one array that is cut among the members, or one array for each of them.
-  Result<Buffers> buffers =
-      kOp == CollectiveOp::kAllToAll
-          ? ReadParts(frame.operands, frame.results, members)
-          : ReadBuffers(frame.operands, frame.results, OperandParts(kOp, members), ResultParts(kOp, members));
+  Result<Buffers> buffers = kOp == CollectiveOp::kAllToAll
+                                ? ReadParts(frame.operands, frame.results, members)
+                                : ReadBuffers(frame.operands, frame.results, OperandParts(kOp, members),
+                                              ResultParts(kOp, members), IsReducing(kOp));
   if (!buffers.ok()) return buffers.status();
   if constexpr (IsReducing(kOp)) {
     const Result<ReductionKind> reduction = ReductionOf(frame);

@@ -24,6 +24,7 @@ namespace xla_shmem {
 struct CallFrame {
   const LoadedCall& call;
   int pe;
+  bool shares_process;  // with other PEs
   ::xla::ffi::RemainingArgs operands;
   ::xla::ffi::RemainingRets results;
 };
@@ -49,7 +50,7 @@ Outcome ExecuteCall(const LoadedCall* call, ::xla::ffi::RunId run, int32_t devic
     const Result<const PeContext*> context = FindContext(*call, device);
     if (!context.ok()) return FailJob(context.message());
     const int pe = (*context)->pe;
-    const CallFrame frame{*call, pe, operands, results};
+    const CallFrame frame{*call, pe, (*context)->meetings != nullptr, operands, results};
     Arguments arguments;
     arguments.name = call->label;
     if (const Status status = Read(frame, &arguments); !status.ok()) return FailJob(status.message());

@@ -33,8 +33,8 @@ Result<gpu::GroupArguments> ReadGroupCollective(const GpuCallFrame& frame) {
   arguments.group = *std::move(group);
   arguments.one_array_each = kOp == CollectiveOp::kAllToAll && frame.operands.size() > 1;
   const size_t members = arguments.one_array_each ? 1 : arguments.group.size();  // that share an array
-  Result<Buffers> buffers =
-      ReadBuffers(frame.operands, frame.results, OperandParts(kOp, members), ResultParts(kOp, members));
+  Result<Buffers> buffers = ReadBuffers(frame.operands, frame.results, OperandParts(kOp, members),
+                                        ResultParts(kOp, members), IsReducing(kOp));
   if (!buffers.ok()) return buffers.status();
   if (arguments.one_array_each) {
     XLA_SHMEM_RETURN_IF_ERROR(CheckOneArrayEach(frame.call.name, *buffers, arguments.group.size()));
@@ -53,7 +53,7 @@ Result<gpu::GroupArguments> ReadGroupCollective(const GpuCallFrame& frame) {
 Result<gpu::PermuteArguments> ReadWholePermute(const GpuCallFrame& frame) {
   const Result<Neighbours> neighbours = ReadNeighbours(frame);
   if (!neighbours.ok()) return neighbours.status();
-  Result<Buffers> buffers = ReadBuffers(frame.operands, frame.results, 1, 1);
+  Result<Buffers> buffers = ReadBuffers(frame.operands, frame.results, 1, 1, /*with_types=*/false);
   if (!buffers.ok()) return buffers.status();
   gpu::PermuteArguments permute;
   permute.name = frame.call.name;
