@@ -53,7 +53,7 @@ test-python: install
 # driver and NVSHMEM below JAX's own GPU client (tests/gpu_emulator); these need no GPU, driver or CUDA toolkit.
 test-jobs: install
 	scripts/setup_gpu_aot.sh $(BIN)
-	$(PYTEST_2) --no-loadscope-reorder $(JOB_TESTS) -m "not slow and not form"
+	E2E_WARM_START=1 $(PYTEST_2) --no-loadscope-reorder $(JOB_TESTS) -m "not slow and not form"
 	$(PYTEST_2) tests/long_context -m "not slow and not form"
 
 # Emulated GPUs: four processes, more seeds, mutants of our code, gpu_check as a whole; and the emulator's own tests,

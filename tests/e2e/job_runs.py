@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import json
 import os
@@ -10,9 +11,12 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
+
+import warm_start
 
 HERE = Path(__file__).resolve().parent
 FLAG = "--xla_gpu_experimental_enable_nvshmem=true"
@@ -27,6 +31,9 @@ _LAUNCH = (
     "import sys; from xla_shmem.launch.launcher import launch; "
     "sys.exit(launch(sys.argv[4:], int(sys.argv[1]), devices_per_process=int(sys.argv[2]), grace=float(sys.argv[3])))"
 )
+
+_Launcher = subprocess.Popen[bytes] | warm_start.WarmLauncher
+_Start = Callable[[Mapping[str, str], BinaryIO], _Launcher]
 
 #: What each rank wrote about one case.
 Reports = dict[int, dict[str, object]]
@@ -123,12 +130,19 @@ def processes_of(results: Path, *, others: bool = False) -> list[Path]:
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         try:
-            ours = mark in (directory / "environ").read_bytes().split(b"\0")
+            ours = mark in (directory / "environ").read_bytes().split(b"\0") or _has_open(directory, results)
         except OSError:
             continue
         if ours != others:
             found.append(directory)
     return found
+
+
+def _has_open(process: Path, folder: Path) -> bool:
+    """Whether a process has a folder open, as those of a warm job have. Their environ is that of their server."""
+    with contextlib.suppress(OSError):
+        return any(os.path.samefile(link, folder) for link in (process / "fd").iterdir() if link.is_dir())
+    return False
 
 
 def environment(results: Path, extra: Mapping[str, str]) -> dict[str, str]:
@@ -149,21 +163,39 @@ def run_job(
     flag: bool = True,
     timeout: float = 150,
     grace: float = 1.0,
+    cold: bool = False,
     **environ: str,
 ) -> JobRun:
     """Runs `worker` (a file beside this one) on `ranks` processes with `devices` devices each.
 
-    `grace`: seconds that the other ranks have to end by themselves when one has failed.
+    Args:
+      grace: seconds that the other ranks have to end by themselves when one has failed.
+      cold: whether the ranks must be new processes of Python in `make test` too (warm_start.py).
     """
-    start = [sys.executable, "-c", _LAUNCH, str(ranks), str(devices), str(grace)]
-    program = [str(HERE / worker), *arguments]
-    return run_ranks(start, program, results=results, flag=flag, timeout=timeout, **environ)
+    command = [sys.executable, str(HERE / worker), *arguments]
+
+    def start(variables: Mapping[str, str], sink: BinaryIO) -> _Launcher:
+        job = None if cold else warm_start.start(command, ranks, devices, grace, variables, sink, results)
+        new = [sys.executable, "-c", _LAUNCH, str(ranks), str(devices), str(grace), *command]
+        return job or _started(new, variables, sink)
+
+    return _run(start, results=results, flag=flag, timeout=timeout, **environ)
 
 
 def run_ranks(
     start: Sequence[str], program: Sequence[str], *, results: Path, flag: bool = True, timeout: float, **environ: str
 ) -> JobRun:
     """Runs a Python program and its arguments as a job whose ranks the command `start` starts."""
+    command = [*start, sys.executable, *program]
+    return _run(functools.partial(_started, command), results=results, flag=flag, timeout=timeout, **environ)
+
+
+def _started(command: Sequence[str], variables: Mapping[str, str], sink: BinaryIO) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, env=variables, stdout=sink, stderr=subprocess.STDOUT)
+
+
+def _run(start: _Start, *, results: Path, flag: bool, timeout: float, **environ: str) -> JobRun:
+    """Runs a job and reads its results. `start` gets its environment and the file for its output."""
     results.mkdir(parents=True, exist_ok=True)
     if flag:
         environ["XLA_FLAGS"] = " ".join(filter(None, [environ.get("XLA_FLAGS"), FLAG]))
@@ -172,12 +204,7 @@ def run_ranks(
     # To a file, because the ranks of a test that its time limit stops would keep a pipe open.
     log = results / "output.txt"
     with log.open("wb") as sink:
-        launcher = subprocess.Popen(
-            [*start, sys.executable, *program],
-            env=environment(results, environ),
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-        )
+        launcher = start(environment(results, environ), sink)
         try:
             launcher.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -191,6 +218,7 @@ def run_ranks(
         for file in sorted(results.glob("*.jsonl"))
     }
     segments = sorted(left_behind(before, results=results))
+    assert launcher.returncode is not None
     return JobRun(launcher.returncode, output, time.monotonic() - begin, found, segments)
 
 

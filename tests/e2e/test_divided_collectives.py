@@ -31,6 +31,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], tu
                 devices=devices,
                 results=results,
                 timeout=280,
+                cold=True,
                 XLA_FLAGS=QUICK_COMPILATION,
                 JAX_ENABLE_X64="1",
                 XLA_SHMEM_PROFILE="domain",

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def _run(results: Path, *words: str, of_rank: dict[int, dict[str, str]] | None = None, **job: Any) -> JobRun:
-    run = run_job("worker_flag.py", [json.dumps(of_rank or {}), *words], results=results, **({"ranks": 2} | job))
+    job = {"ranks": 2, "cold": True} | job
+    run = run_job("worker_flag.py", [json.dumps(of_rank or {}), *words], results=results, **job)
     assert run.exit_code == 0, run.output
     assert run.segments == []
     return run

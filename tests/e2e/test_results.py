@@ -43,6 +43,7 @@ def reports(
                 devices=devices,
                 results=results,
                 timeout=220,
+                cold=True,
                 XLA_FLAGS=QUICK_COMPILATION,
                 JAX_ENABLE_X64="1",
                 XLA_SHMEM_THRESHOLD="2MiB",

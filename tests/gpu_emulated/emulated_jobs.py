@@ -23,6 +23,7 @@ def run_emulated(
     flag: bool = True,
     timeout: float = 150,
     grace: float = 1.0,
+    cold: bool = False,
     **environ: str,
 ) -> JobRun:
     """Runs `worker` (a file beside this one) on `ranks` processes.
@@ -31,6 +32,7 @@ def run_emulated(
       flags: XLA_FLAGS besides those that the emulator needs.
       flag: whether the flag that turns xla-shmem on is set.
       grace: seconds that the other ranks have to end by themselves when one has failed.
+      cold: as of `run_job`.
       environ: more variables.
     """
     variables = emulator.variables(ranks, flags)
@@ -43,5 +45,6 @@ def run_emulated(
         flag=flag,
         timeout=timeout,
         grace=grace,
+        cold=cold,
         **(variables | environ),
     )

@@ -182,6 +182,7 @@ def reports(
                 results=results,
                 flags=setting.flags,
                 timeout=800,
+                cold=True,
                 **(environ | setting.environ),
             )
         if name in COMPARED_WITH_STOCK:

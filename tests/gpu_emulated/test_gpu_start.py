@@ -16,7 +16,14 @@ _ERROR = "The primary context is active and has a different flag set"
 
 def _sum(emulator: Emulator, results: Path, **environ: str) -> JobRun:
     job = run_emulated(
-        emulator, "worker_context_flags.py", ranks=2, results=results, timeout=200, TF_CPP_MIN_LOG_LEVEL="0", **environ
+        emulator,
+        "worker_context_flags.py",
+        ranks=2,
+        results=results,
+        timeout=200,
+        cold=True,
+        TF_CPP_MIN_LOG_LEVEL="0",
+        **environ,
     )
     assert [job.result(rank) for rank in (0, 1)] == [{"total": 28.0}] * 2, job.output[-6000:]
     return job
