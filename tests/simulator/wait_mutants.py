@@ -45,6 +45,11 @@ WAIT_MUTANTS = {
         "tell_at_ = 2 * std::max(longest.time, limits_.late_after);",
         "tell_at_ = longest.time + limits_.late_after;",
     ),
+    "lines about a second wait come as if the first went on": Mutant(
+        WATCH,
+        "    tell_at_ = limits_.late_after;\n    questions_.clear();\n",
+        "    questions_.clear();\n",
+    ),
     "a process that waits counts as late": Mutant(
         "shm/late_processes.cc", "if (looked == 0) return Lateness", "if (looked >= 0) return Lateness"
     ),
