@@ -21,7 +21,8 @@ WAIT_MUTANTS = {
     "a late process fails the job": Mutant(
         WATCH,
         "  TellIfLate(now, longest);\n",
-        "  if (is_late) return PastDeadline(*longest.operation);\n  TellIfLate(now, longest);\n",
+        "  if (longest.time >= limits_.late_after) return PastDeadline(*longest.operation);\n"
+        "  TellIfLate(now, longest);\n",
     ),
     "nobody looks for processes at their end": Mutant(
         WATCH,
