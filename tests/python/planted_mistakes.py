@@ -52,7 +52,7 @@ class SourceCopy:
             target.write_bytes(content)
 
 
-def run(*command: str) -> None:
-    """Runs a build step, which must succeed."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def run(*command: str, limit: float = 900) -> None:
+    """Runs a build step, which must succeed within `limit` seconds."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"

@@ -34,9 +34,9 @@ class JobChecks {
   // A process that is late in a round, and what the others say of it.
   struct Lateness {
     Fault fault;
-    int64_t from = 0;         // 0: it has not come to this round
-    bool is_awaited = false;  // an operation waits for it
-    std::vector<int> lines;   // by the process that prints them
+    int64_t from = 0;          // 0: it has not come to this round
+    int64_t awaited_from = 0;  // since when an operation of this round waits for it; 0: none does
+    std::vector<int> lines;    // by the process that prints them
   };
   void CheckErrorOfKilled(int process, const std::string& error) const;
   void CheckLines(const Lateness& lateness) const;

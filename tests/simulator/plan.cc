@@ -100,7 +100,11 @@ void MakeUnhurried(Random& random, Plan* plan) {
     plan->faults.push_back({Fault::Kind::kStopped, 1 - late, 100'000'000, 3'500'000'000});
     plan->deadline = std::chrono::seconds(3);
     plan->late_after = std::chrono::seconds(60);
+    return;
   }
+  // Once more in the next round.
+  plan->rounds = 2;
+  plan->faults.push_back({Fault::Kind::kLate, late, 0, 2'600'000'000, /*round=*/1});
 }
 
 // The program of one process ends before its operations, or is another one, or the process dies. The others learn of

@@ -21,7 +21,8 @@ WAIT_MUTANTS = {
     "a late process fails the job": Mutant(
         WATCH,
         "  TellIfLate(now, longest);\n",
-        "  if (is_late) return PastDeadline(*longest.operation);\n  TellIfLate(now, longest);\n",
+        "  if (longest.time >= limits_.late_after) return PastDeadline(*longest.operation);\n"
+        "  TellIfLate(now, longest);\n",
     ),
     "nobody looks for processes at their end": Mutant(
         WATCH,
@@ -44,6 +45,11 @@ WAIT_MUTANTS = {
         WATCH,
         "tell_at_ = 2 * std::max(longest.time, limits_.late_after);",
         "tell_at_ = longest.time + limits_.late_after;",
+    ),
+    "lines about a second wait come as if the first went on": Mutant(
+        WATCH,
+        "    tell_at_ = limits_.late_after;\n    questions_.clear();\n",
+        "    questions_.clear();\n",
     ),
     "a process that waits counts as late": Mutant(
         "shm/late_processes.cc", "if (looked == 0) return Lateness", "if (looked >= 0) return Lateness"

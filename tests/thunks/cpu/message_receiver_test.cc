@@ -2,9 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "tests/thunks/cpu/job.h"
+#include "xla_patch/shm/futex.h"
+#include "xla_patch/thunks/cpu/blocks.h"
+#include "xla_patch/thunks/cpu/channel.h"
+#include "xla_patch/thunks/cpu/grant_board.h"
 #include "xla_patch/thunks/cpu/message_sender.h"
 
 namespace xla_shmem::testing {
@@ -38,6 +43,45 @@ TEST_CASE("A contribution that has been read waits no longer for its sender, red
   CHECK(sender.done());
   receiver.Consume(context, kBytes);
   CHECK_FALSE(receiver.WaitsForSender(context));
+}
+
+TEST_CASE("A grant that mail makes needless wakes operations that wait for its record") {
+  JobOptions options;
+  options.single_copy = shm::SingleCopy::kOff;
+  Job job(options);
+  const PeContext &sending = job.context(0), &receiving = job.context(1);
+  constexpr size_t kBytes = 4096, kMost = 64;
+  std::vector<char> bytes(kBytes, 7);
+  Spans memory;
+  memory.Add(bytes.data(), kBytes);
+  BlockSet set;
+  REQUIRE(TakeBlocks(receiving, kBytes, kMost, &set));
+  // Messages with one place on the board, as many as find a record there and one more.
+  std::vector<MessageKey> keys;
+  std::vector<MessageReceiver> receivers;
+  const auto is_granted = [&](const MessageKey& key) { return SendChannel().Open(sending, 1, key); };
+  for (MessageKey key = kKey; keys.empty() || is_granted(keys.back()); ++key.execution) {
+    if (GrantBoard::Home(key) != GrantBoard::Home(kKey)) continue;
+    REQUIRE(keys.size() < kMost);
+    keys.push_back(key);
+    receivers.emplace_back(0, key, memory);
+    receivers.back().Grant(receiving, set.blocks[keys.size() - 1], set.geometry);
+  }
+  MessageReceiver &first = receivers.front(), &last = receivers.back();
+  CHECK(last.Look(receiving).end == 0);
+  CHECK_FALSE(is_granted(keys.back()));
+  CHECK(MessageSender(1, keys.front(), memory, /*overwritten=*/false).Advance(sending, kBytes));
+  // From here on nobody but the receiver rings the bell.
+  shm::Doorbell& bell = job.heap().OwnBell();
+  const uint32_t ticket = shm::PrepareSleep(bell);
+  CHECK(first.Look(receiving).end == kBytes);
+  CHECK(bell.ticket != ticket);
+  shm::FinishSleep(bell);
+  CHECK(last.Look(receiving).end == 0);
+  CHECK(is_granted(keys.back()));
+  first.Consume(receiving, kBytes);
+  for (MessageReceiver& receiver : receivers) receiver.Close(receiving);
+  ReturnBlocks(set);
 }
 
 }  // namespace

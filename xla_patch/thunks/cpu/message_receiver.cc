@@ -31,7 +31,11 @@ bool MessageReceiver::DetermineProtocol(const PeContext& context) {
   if (!refused_) mailbox_ = FindMail(context, &protocol);
   if (!refused_ && mailbox_.entry != nullptr) {
     protocol_ = protocol == MailboxProtocol::kEager ? Protocol::kEager : Protocol::kCrossMemoryRead;
-    if (channel_.open()) channel_.Close(context);  // the sender needs no grant
+    if (channel_.open()) {
+      channel_.Close(context);  // the sender needs no grant
+      // An operation of this process may sleep because no record was free for its own grant.
+      Ring(context.heap->OwnBell());
+    }
     return true;
   }
   if (block_ == nullptr) return false;

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from planted_mistakes import ROOT, Mutant, SourceCopy
 from simulator_build import Simulator
@@ -288,12 +286,12 @@ def copy() -> SourceCopy:
 
 
 @pytest.fixture(scope="module")
-def mutated(copy: SourceCopy) -> Iterator[Simulator]:
+def mutated(copy: SourceCopy) -> Simulator:
     return Simulator(copy.folder, ROOT / "build" / "simulator_mutants" / "build")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(300, func_only=True)  # the first build has a limit of its own
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_mistake_is_found(copy: SourceCopy, mutated: Simulator, name: str) -> None:
     mutant = MUTANTS[name]
