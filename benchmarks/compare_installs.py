@@ -27,7 +27,10 @@ from pathlib import Path
 from typing import IO, Any
 
 WORKER = Path(__file__).with_name("compare_worker.py")
-OPS = ("collective-permute", "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast")
+OPS = (
+    *("collective-permute", "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast"),
+    "ragged-all-to-all",
+)
 SIZES = tuple(1024 * 4**step for step in range(7))
 
 #: How long one job measures in one round.

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax._src.lax import parallel
@@ -39,8 +40,20 @@ def collective(op: str) -> Callable[[jax.Array], jax.Array]:
         "reduce-scatter": lambda x: lax.psum_scatter(x, "x", tiled=True),  # type: ignore[no-untyped-call]
         "all-to-all": lambda x: lax.all_to_all(x, "x", 0, 0, tiled=True),  # type: ignore[no-untyped-call]
         "collective-broadcast": lambda x: lax.pbroadcast(x, "x", 0),  # type: ignore[no-untyped-call]
+        "ragged-all-to-all": ragged,
     }
     return of_op[op]
+
+
+def ragged(x: jax.Array) -> jax.Array:
+    """A ragged all-to-all that moves what an all-to-all does."""
+    part = x.shape[0] // RANKS
+    starts, sizes = jnp.arange(RANKS) * part, jnp.full(RANKS, part)
+    mine = jnp.full(RANKS, lax.axis_index("x") * part)
+    moved: jax.Array = lax.ragged_all_to_all(  # type: ignore[no-untyped-call]
+        x, jnp.zeros_like(x), starts, sizes, mine, sizes, axis_name="x"
+    )
+    return moved
 
 
 def block(rank: int, elements: int) -> np.ndarray:
@@ -60,6 +73,7 @@ def expected(op: str, elements: int) -> np.ndarray:
         "all-to-all": lambda: blocks[:, part].reshape(-1),
         "collective-broadcast": lambda: blocks[0],
     }
+    of_op["ragged-all-to-all"] = of_op["all-to-all"]
     return of_op[op]()
 
 
