@@ -25,7 +25,7 @@ demo: install
 quick: install
 	$(PYTEST_2) $(PYTHON_TESTS) -m "not slow and not form"
 
-# The tests that every change must pass: one form of each behaviour, in ten minutes on two cores.
+# The tests that every change must pass: one form of each behaviour, in 16 minutes on two cores.
 test: install test-cpp test-python test-jobs
 
 # Further forms, shapes, seeds and numbers of ranks of the same behaviours, and C++ under sanitizers.
