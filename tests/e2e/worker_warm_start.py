@@ -21,6 +21,12 @@ def _stat(*names: str) -> dict[str, str]:
     return {name: value.strip() for name, value in lines if name in names}
 
 
+def _ignored() -> list[int]:
+    """The ignored signals, but for 32 and 33: glibc handles them when a process starts threads."""
+    mask = int(_stat("SigIgn")["SigIgn"], 16)
+    return [number for number in range(1, 65) if mask >> (number - 1) & 1 and number not in (32, 33)]
+
+
 def _descriptors() -> list[str]:
     found = []
     for number in sorted(os.listdir("/proc/self/fd"), key=int):
@@ -42,7 +48,8 @@ def _facts() -> dict[str, object]:
         "session is its launcher's": os.getsid(0) == os.getsid(os.getppid()),
         "descriptors": _descriptors(),
         "signals": {number.name: str(signal.getsignal(number)) for number in signal.valid_signals() if number < 32},
-        "status": _stat("SigBlk", "SigIgn", "Cpus_allowed"),
+        "status": _stat("SigBlk", "Cpus_allowed"),
+        "ignored": _ignored(),
         "streams": [[s.encoding, s.errors, s.line_buffering, s.write_through] for s in (sys.stdout, sys.stderr)],
         "standard input": sys.stdin.read(),
         "package": sorted(name for name in sys.modules if name.partition(".")[0] == "xla_shmem"),
