@@ -80,7 +80,10 @@ class Job:
             rank.stdin.flush()
         lines = [answers.readline() for answers in self._answers]
         if not all(lines):
-            sys.exit(f"compare_installs: a rank of {self._venv} ended at {question}")
+            sys.exit(
+                f"compare_installs: a rank of {self._venv} ended at {question}; `xla-shmem bench` of that environment "
+                "shows its error"
+            )
         return [json.loads(line) for line in lines]
 
     def close(self) -> None:
