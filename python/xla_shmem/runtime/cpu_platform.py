@@ -15,7 +15,7 @@ from jax._src.lib import _jax, _xla  # type: ignore[attr-defined]
 
 from xla_shmem import _core
 from xla_shmem.options import Options
-from xla_shmem.runtime.job import JobTopology
+from xla_shmem.runtime.job_topology import JobTopology
 
 #: Name of the CPU among JAX's backends.
 BACKEND = "cpu"

@@ -32,7 +32,7 @@ from xla_shmem.gpu.process_facts import Announcement, ProcessFacts, read_process
 from xla_shmem.options import Options
 from xla_shmem.runtime import nvshmem_settings
 from xla_shmem.runtime.flight_records import begin_trace, record_directory
-from xla_shmem.runtime.job import JobTopology
+from xla_shmem.runtime.job_topology import JobTopology
 from xla_shmem.runtime.start_lock import starting_alone
 from xla_shmem.runtime.store import STORE_TIMEOUT_S, Store
 

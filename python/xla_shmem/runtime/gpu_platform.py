@@ -16,7 +16,7 @@ from xla_shmem import _core
 from xla_shmem.gpu.jax_plugin import local_ordinals, wanted_plugin, why_too_old
 from xla_shmem.options import Options
 from xla_shmem.runtime.gpu_job import GpuJob
-from xla_shmem.runtime.job import JobTopology
+from xla_shmem.runtime.job_topology import JobTopology
 from xla_shmem.runtime.store import open_store
 
 #: Name of the plugin among JAX's backends.

@@ -26,6 +26,7 @@ from xla_shmem.options import Options
 from xla_shmem.options.values import AUTO_HEAP_SIZE, MIN_HEAP_SIZE
 from xla_shmem.runtime.flight_records import begin_trace, record_directory
 from xla_shmem.runtime.job_end import JobEnd
+from xla_shmem.runtime.job_topology import JobTopology
 from xla_shmem.runtime.store import open_store
 
 logger = logging.getLogger(__name__)
@@ -53,23 +54,6 @@ class Announcement:
     agreement: str
     segment: str
     wrong_option: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class JobTopology:
-    """The devices of the job on one platform, and the reach of the transport.
-
-    Attributes:
-      topology: device, process, host, NVLink domain and PE of every device.
-      transport: the collectives that can be carried between them.
-      gpu: generation of its GPUs, for the cost model; "" on CPU, and if they differ or have no model.
-      one_at_a_time: whether the collectives of a module must run one after the other, on CPU.
-    """
-
-    topology: _core.Topology
-    transport: _core.Transport
-    gpu: str = ""
-    one_at_a_time: bool = False
 
 
 class Job:

@@ -15,7 +15,7 @@ from file_store import FileStore
 
 from xla_shmem.options import resolve
 from xla_shmem.runtime.gpu_job import GpuJob
-from xla_shmem.runtime.job import JobTopology
+from xla_shmem.runtime.job_topology import JobTopology
 
 DIRECTORY = Path(os.environ["JOB_DIRECTORY"])
 PROCESS, PROCESSES = int(sys.argv[1]), int(sys.argv[2])

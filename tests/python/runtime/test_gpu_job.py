@@ -20,7 +20,7 @@ from xla_shmem.gpu.nvml import Fabric
 from xla_shmem.gpu.process_facts import GpuFacts, ProcessFacts
 from xla_shmem.options import resolve
 from xla_shmem.runtime.gpu_job import GpuJob, OpenGpu, Runtime
-from xla_shmem.runtime.job import JobTopology
+from xla_shmem.runtime.job_topology import JobTopology
 from xla_shmem.runtime.store import LocalStore
 
 

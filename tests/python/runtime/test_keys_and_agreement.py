@@ -17,7 +17,8 @@ from xla_shmem.options.values import AUTO_HEAP_SIZE, MIN_HEAP_SIZE
 from xla_shmem.runtime.compiler_pass import CompilerPass
 from xla_shmem.runtime.cpu_platform import CpuPlatform
 from xla_shmem.runtime.gpu_job import GpuJob
-from xla_shmem.runtime.job import Job, JobTopology
+from xla_shmem.runtime.job import Job
+from xla_shmem.runtime.job_topology import JobTopology
 from xla_shmem.runtime.store import LocalStore
 
 #: Another value of each option that changes what the pass makes of a module.
