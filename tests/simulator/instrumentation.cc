@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "tests/simulator/memory_model.h"
 #include "tests/simulator/scheduler.h"
@@ -76,6 +77,10 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
+// clang 15 and newer call these in place of the C library's, which are wrapped (system_calls.cc).
+void* __tsan_memcpy(void* to, const void* from, size_t bytes) { return memcpy(to, from, bytes); }
+void* __tsan_memmove(void* to, const void* from, size_t bytes) { return memmove(to, from, bytes); }
+void* __tsan_memset(void* to, int value, size_t bytes) { return memset(to, value, bytes); }
 
 #define XLA_SHMEM_PLAIN(size)                                                \
   void __tsan_read##size(void* address) { Read(address, size); }             \

@@ -207,6 +207,7 @@ void MakeCopies(Random& random, Plan* plan) {
   if (!Chance(random, 40)) return;
   // One loads its programs while the others search its record.
   plan->faults_are_harmless = true;
+  plan->load_ns = 100'000'000;
   plan->faults = {{Fault::Kind::kLate, static_cast<int>(random() % static_cast<uint64_t>(plan->processes())), 0,
                    900'000'000 + static_cast<int64_t>(random() % 1'300'000'000)}};
 }

@@ -66,6 +66,7 @@ struct Plan {
 
   bool copies = false;  // processes call an operation by ids of their own, and learn those of the others when they wait
   bool one_form = false;          // all programs have one form and one name
+  uint64_t load_ns = 0;           // at most, from one collective of a program that is loaded to the next
   bool leaves_early = false;      // a process exits as soon as its own operations have ended
   bool programs_at_once = false;  // every round in a thread of its own, which compiles its program first
   bool foreign = false;           // a collective of the default backend comes before the others of a round

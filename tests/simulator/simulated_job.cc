@@ -83,6 +83,7 @@ class SimulatedJob {
   size_t HeapBytes() const;
   void StartObserver(Member& member) const;
   void RunPe(Member& member, int pe);
+  void Load(Member& member, int round) const;
   void RunRound(Member& member, int pe, int round, std::vector<Call>* calls);
   // This process is late in a round, if the plan says so.
   void ComeLate(const Member& member, int round);
@@ -241,11 +242,22 @@ void SimulatedJob::RunPe(Member& member, int pe) {
   for (std::thread& thread : at_once) thread.join();
 }
 
-// Starts all operations of a round in an order of its own, on several threads, and waits for them, as XLA:CPU does.
-void SimulatedJob::RunRound(Member& member, int pe, int round, std::vector<Call>* calls) {
-  for (int i = 0; plan_.records() && i < plan_.operations; ++i) {
+// Records the program's collectives one by one: meanwhile others may find the record of half a program.
+void SimulatedJob::Load(Member& member, int round) const {
+  if (!plan_.records()) return;
+  for (int i = 0; i < plan_.operations; ++i) {
+    if (i > 0 && plan_.load_ns > 0) {
+      const OwnCode own_code;
+      Scheduler& scheduler = TheScheduler();
+      scheduler.Block(&plan_, scheduler.now() + 1 + static_cast<int64_t>(scheduler.Below(plan_.load_ns)));
+    }
     member.observer.AddSite(programs_.SiteOf(member.process, round, i));
   }
+}
+
+// Starts all operations of a round in an order of its own, on several threads, and waits for them, as XLA:CPU does.
+void SimulatedJob::RunRound(Member& member, int pe, int round, std::vector<Call>* calls) {
+  Load(member, round);
   int pending = plan_.operations;
   std::vector<std::thread> threads;
   for (int thread = 0; thread < plan_.threads; ++thread) {

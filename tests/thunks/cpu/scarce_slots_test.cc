@@ -270,6 +270,7 @@ TEST_CASE("An operation that gives blocks back wakes those of its process that w
     constexpr MessageKey kKey{7, 1};
     constexpr size_t kBytes = 200'000;
     if (rank == 0) {
+      group.Meet();
       PutAll(job.context(0), 1, kKey, kBytes);
       group.Meet();
       group.Meet();
@@ -285,6 +286,7 @@ TEST_CASE("An operation that gives blocks back wakes those of its process that w
     arguments.bytes = {kBytes};
     const std::unique_ptr<Operation> operation = MakeOperation(&job.context(1), std::move(arguments));
     const bool too_early = operation->Poll();  // grants
+    group.Meet();  // it puts
     group.Meet();
     // From here on nobody but this thread rings the bell.
     shm::Doorbell& bell = job.heap().OwnBell();
