@@ -6,16 +6,18 @@ PYTHON := $(or $(shell scripts/find_python.sh 3.14 3.13 3.12 3.11),python3)
 endif
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Two test files at a time: most tests wait for compilers, or for processes that start.
+# Two test files at a time, or three of those whose jobs wait or sleep. So `make test` fills two cores.
 PYTEST_2 := $(BIN)/python -m pytest -q -n 2 --dist loadfile
+PYTEST_3 := $(BIN)/python -m pytest -q -n 3 --dist loadfile
 # Those of the overlay have a target of their own.
 PYTHON_TESTS := tests/python tests/hlo tests/bindings tests/protocol_models/test_protocol_names.py \
   --ignore tests/python/repository/test_overlay_in_bazel.py
 JOB_TESTS := tests/e2e tests/examples tests/gpu_emulated tests/gpu_aot
 
-.PHONY: demo quick test check bench lint install test-cpp check-cpp test-tsan test-python test-jobs test-gpu-emulated \
-  test-browser test-e2e-slow test-jax-ragged test-random simulate check-models test-compat test-tutorial test-upstream \
-  test-clients test-bazel test-overlay test-patched-xla test-faults test-hosts table2 docs fuzz wheels test-wheels clean
+.PHONY: demo quick test check bench lint install test-cpp check-cpp test-tsan test-python test-jobs gpu-wheels \
+  test-gpu-emulated test-browser test-e2e-slow test-jax-ragged test-random simulate check-models test-compat \
+  test-tutorial test-upstream test-clients test-bazel test-overlay test-patched-xla test-faults test-hosts table2 \
+  docs fuzz wheels test-wheels clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
@@ -26,11 +28,12 @@ quick: install
 	$(PYTEST_2) $(PYTHON_TESTS) -m "not slow and not form"
 
 # The tests that every change must pass: one form of each behaviour, in 16 minutes on two cores.
-test: install test-cpp test-python test-jobs
+test: install
+	$(MAKE) --no-print-directory --jobs=3 --output-sync test-cpp test-python gpu-wheels
+	$(MAKE) --no-print-directory test-jobs
 
 # Further forms, shapes, seeds and numbers of ranks of the same behaviours, and C++ under sanitizers.
-check: install check-cpp
-	scripts/setup_gpu_aot.sh $(BIN)
+check: check-cpp gpu-wheels
 	$(PYTEST_2) --no-loadscope-reorder $(JOB_TESTS) -m "form and not slow"
 	$(PYTEST_2) $(PYTHON_TESTS) tests/long_context -m "form and not slow"
 
@@ -51,10 +54,9 @@ test-python: install
 
 # Jobs on CPUs, and training. The real XLA:GPU compiler from the wheels of the stock CUDA plugin, and an emulated CUDA
 # driver and NVSHMEM below JAX's own GPU client (tests/gpu_emulator); these need no GPU, driver or CUDA toolkit.
-test-jobs: install
-	scripts/setup_gpu_aot.sh $(BIN)
-	E2E_WARM_START=1 $(PYTEST_2) --no-loadscope-reorder $(JOB_TESTS) -m "not slow and not form"
-	$(PYTEST_2) tests/long_context -m "not slow and not form"
+test-jobs: gpu-wheels
+	E2E_WARM_START=1 $(PYTEST_3) --no-loadscope-reorder $(JOB_TESTS) -m "not slow and not form"
+	$(PYTEST_3) tests/long_context -m "not slow and not form"
 
 # Emulated GPUs: four processes, more seeds, mutants of our code, gpu_check as a whole; and the emulator's own tests,
 # and a job, under AddressSanitizer and UndefinedBehaviorSanitizer.
@@ -146,8 +148,7 @@ bench: install
 	$(BIN)/python benchmarks/compile_benchmark.py
 
 # docs/data/table2.json: Llama 3 8B compiled for each row of Table 2 in NVIDIA's post, without a GPU; about ten minutes.
-table2: install
-	scripts/setup_gpu_aot.sh $(BIN)
+table2: gpu-wheels
 	$(BIN)/python tools/table2.py --wheels .venv-gpu-$$($(BIN)/python -c "import jax; print(jax.__version__)") docs/data/table2.json
 	$(BIN)/python tools/predict_page.py
 
@@ -165,6 +166,10 @@ wheels:
 # Those wheels in bare environments of Python 3.11, 3.12 and 3.13, without a compiler: doctor, and a job.
 test-wheels: install wheels
 	$(BIN)/python -m pytest -q tests/built_wheels
+
+# XLA:GPU and what it needs, from the wheels of JAX's CUDA plugin.
+gpu-wheels: install
+	scripts/setup_gpu_aot.sh $(BIN)
 
 install:
 	@scripts/setup.sh $(PYTHON) $(VENV)

@@ -8,6 +8,7 @@ import cases_divided
 import pytest
 from case_world import CASES
 from job_runs import QUICK_COMPILATION, JobRun, Reports, run_job
+from selected_cases import selected_cases
 
 NAMES = [name for name, each in CASES.items() if each.run.__module__ == cases_divided.__name__]
 # Processes x devices a process: domains of two processes, of one process, and three domains.
@@ -15,14 +16,16 @@ SHAPES = ("4x1", "2x2", "6x1")
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], tuple[JobRun, Reports]]:
-    """Runs the job of a shape once, with all cases."""
+def reports(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str], tuple[JobRun, Reports]]:
+    """Runs the job of a shape once, with the selected cases."""
     jobs: dict[str, JobRun] = {}
 
     def reports_of(shape: str, name: str) -> tuple[JobRun, Reports]:
         if shape not in jobs:
             results = tmp_path_factory.mktemp(shape)
-            (results / "cases.txt").write_text("\n".join(NAMES))
+            (results / "cases.txt").write_text("\n".join(selected_cases(request, shape=shape)))
             ranks, devices = (int(part) for part in shape.split("x"))
             jobs[shape] = run_job(
                 "worker_cases.py",

@@ -10,6 +10,7 @@ from _pytest.mark import ParameterSet
 from all_cases import CASES
 from case_world import OPS, SHAPES
 from job_runs import QUICK_COMPILATION, JobRun, Reports, run_job
+from selected_cases import selected_cases
 
 
 def _parameters() -> list[ParameterSet]:
@@ -31,10 +32,8 @@ def reports(
 
     def reports_of(shape: str, name: str) -> tuple[JobRun, Reports]:
         if shape not in jobs:
-            calls = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-            names = [call["name"] for call in calls if call.get("shape") == shape]
             results = tmp_path_factory.mktemp(shape)
-            (results / "cases.txt").write_text("\n".join(names))
+            (results / "cases.txt").write_text("\n".join(selected_cases(request, shape=shape)))
             ranks, devices = (int(part) for part in shape.split("x"))
             jobs[shape] = run_job(
                 "worker_cases.py",

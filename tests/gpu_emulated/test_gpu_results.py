@@ -21,6 +21,7 @@ from emulator import GRAPH_FLAGS, NO_GRAPH_FLAGS, Emulator
 from gpu_world import COMPARED_WITH_STOCK
 from hardware import Hardware
 from job_runs import QUICK_COMPILATION, JobRun, Reports, run_job
+from selected_cases import selected_cases
 
 HERE = Path(__file__).resolve().parent
 
@@ -158,13 +159,11 @@ def reports(
 
     def reports_of(key: str, name: str) -> tuple[JobRun, Reports]:
         if key not in jobs:
-            calls = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-            ranks = SETTINGS[key].ranks
-            names = [call["name"] for call in calls if call.get("key") == key]
-            names = [name for name in names if not _cannot_run(emulator, name, ranks)]
+            setting = SETTINGS[key]
+            selected = selected_cases(request, key=key)
+            names = [name for name in selected if not _cannot_run(emulator, name, setting.ranks)]
             results = tmp_path_factory.mktemp(key)
             (results / "cases.txt").write_text("\n".join(names))
-            setting = SETTINGS[key]
             records = results / "records"
             compared = [name for name in names if name in COMPARED_WITH_STOCK]
             stock[key] = _run_stock(compared, setting.ranks, results / "stock", records)

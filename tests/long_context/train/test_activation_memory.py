@@ -27,7 +27,7 @@ def activation_bytes(context: int) -> int:
 
 
 def test_a_step_that_does_not_fit_on_one_device_fits_with_context_parallelism() -> None:
-    needed = {context: activation_bytes(context) for context in (1, 2, 4)}
+    needed = {context: activation_bytes(context) for context in (1, 4)}
     for context, size in needed.items():
         assert size <= OVERHEAD * needed[1] / context, f"context {context} needs {size} bytes, one device {needed[1]}"
     memory = needed[1] // 2  # of a device
