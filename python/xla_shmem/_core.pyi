@@ -109,6 +109,17 @@ class CollectiveRecord(TypedDict):
     num_domains: int
     """Of a divided collective and of its parts: NVLink domains of a group of the whole, of a permute those of all its
     devices. 0 for all others."""
+    kernel: str | None
+    """Of one that XLA:GPU runs by a kernel of its own: ``"one-shot"``, ``"two-shot"``, or ``"own"`` if its kind is not
+    known."""
+    mode: str | None
+    """``"symmetric"``, ``"peer"`` or ``"private"`` memory, if XLA:GPU wrote it."""
+    is_sync: bool
+    """Whether XLA:GPU runs it on the stream of the computation."""
+    operand_space: int
+    """Memory space of operand 0; 0 is the default one."""
+    result_space: int
+    """Memory space of the first result."""
 
 @type_check_only
 class RuleStep(TypedDict):

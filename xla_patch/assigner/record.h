@@ -15,6 +15,15 @@
 
 namespace xla_shmem {
 
+// What XLA:GPU wrote about how it runs a collective itself. Only reports read it.
+struct XlaChoice {
+  std::string kernel;  // "one-shot" or "two-shot": in a fusion, by a kernel of its own; "own" if its kind is not known
+  std::string mode;    // of its memory: "symmetric", "peer" or "private"; "" if not set
+  bool is_sync = false;
+  int64_t operand_space = 0;  // memory space of operand 0 and of the first result: 0 is the default one
+  int64_t result_space = 0;
+};
+
 // One row of the table: one collective, a start/done pair being one.
 struct CollectiveRecord {
   std::string name;        // HLO name of the op, or of its start
@@ -37,6 +46,7 @@ struct CollectiveRecord {
   std::string source_file;  // "" if the module does not name it
   int64_t source_line = 0;
   std::string part_of;      // name of the divided collective that this is a part of; "" for all others
+  XlaChoice xla;
   int64_t num_domains = 0;  // Hierarchy::num_domains of a divided collective and its parts; 0 for all others
 };
 

@@ -24,6 +24,9 @@ _WIDE_ENOUGH = 150
 #: Columns without which a narrow terminal does, those first that it misses least: the reasons below have the rules.
 _DISPENSABLE = ("computation", "rule", "source", "dtype")
 
+#: Ways that the backend says: the table has no column for them.
+_PLAIN_WAYS = {"", "NCCL", "NVSHMEM", "in parts"}
+
 _UNLIMITED = 10_000
 _STYLE = {"NVSHMEM": "green", "DEFAULT": "yellow", "HIERARCHICAL": "cyan"}
 
@@ -129,6 +132,7 @@ def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Text]]:
         "bytes": [Text(format_bytes(record["bytes"])) for record in records],
         "groups": [Text(group_count(record)) for record in records],
         "backend": [decided_backend(record) for record in records],
+        "way": [Text(record.get("way") or "") for record in records],
         "rule": [Text(record["rule"]) for record in records],
         "computation": [Text(place(record)) for record in records],
         "source": [Text(source_line(record)) for record in records],
@@ -136,6 +140,8 @@ def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Text]]:
     }
     if not any(cell.plain for cell in columns["source"]):
         columns.pop("source")
+    if {cell.plain for cell in columns["way"]} <= _PLAIN_WAYS:
+        columns.pop("way")
     return columns
 
 
@@ -191,8 +197,9 @@ def source_line(record: Mapping[str, Any]) -> str:
 
 
 def full_reason(record: Mapping[str, Any]) -> str:
-    """Returns the reason of a decision, with what speaks against it: a veto, or the cost model."""
+    """Returns the reason of a decision, what speaks against it (a veto, the cost model), and what decides the way."""
     part_of = record.get("part_of")
     reason = f"part of {part_of}: {record['reason']}" if part_of else record["reason"]
-    parts = [reason, record["veto"] and f"not lowered: {record['veto']}", record["model"]]
+    way = record.get("way_reason") and f"{record['way']}: {record['way_reason']}"
+    parts = [reason, record["veto"] and f"not lowered: {record['veto']}", record["model"], way]
     return "; ".join(part for part in parts if part)

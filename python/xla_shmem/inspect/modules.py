@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from xla_shmem.hlo.collective_report import ModuleReport
 from xla_shmem.hlo.files import HloFileError, HloInput, read_modules
 from xla_shmem.inspect.overlap import Overlap, find_overlaps
+from xla_shmem.inspect.ways import dumped_flags, way_of
 
 if TYPE_CHECKING:
     from xla_shmem import _core
@@ -23,7 +24,8 @@ class InspectedModule:
 
     Attributes:
       input: the module and its source.
-      records: the selected collectives, as ``_core.inspect_module`` returns them.
+      records: the selected collectives, as ``_core.inspect_module`` returns them, with ``way`` and ``way_reason`` (ways.py;
+        None for XLA:CPU).
     """
 
     input: HloInput
@@ -59,7 +61,12 @@ def inspected(module: HloInput, selects: Callable[[Mapping[str, Any]], bool]) ->
     """Returns a module with its selected collectives. Raises: HloFileError."""
     from xla_shmem import _core
 
-    return InspectedModule(module, [record for record in _call(_core.inspect_module, module) if selects(record)])
+    records = [record for record in _call(_core.inspect_module, module) if selects(record)]
+    flags = dumped_flags(module.source)
+    ways = (way_of(record, flags) if module.platform == "gpu" else (None, None) for record in records)
+    return InspectedModule(
+        module, [record | {"way": way, "way_reason": why} for record, (way, why) in zip(records, ways, strict=True)]
+    )
 
 
 def _call(read: Callable[[bytes], T], module: HloInput) -> T:

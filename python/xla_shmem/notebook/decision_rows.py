@@ -39,6 +39,14 @@ class Decision:
       reduction: ``"sum"``, ``"prod"``, ``"min"``, ``"max"``, ``"and"``, ``"or"`` or ``"none"`` for another computation;
         ``""`` for an op without one.
       part_of: name of the divided collective that it is a part of; None for all others.
+      way: of a module for GPUs, how the collective runs: ``"NCCL"``, ``"NVSHMEM"``, ``"one-sided"``, … (inspect.ways);
+        None on CPU.
+      way_reason: what decides the way; None on CPU, ``""`` if nothing does but the default.
+      kernel: ``"one-shot"``, ``"two-shot"`` or ``"own"``: by a kernel of XLA:GPU's; else None.
+      mode: ``"symmetric"``, ``"peer"`` or ``"private"`` memory, as XLA:GPU wrote it; else None.
+      is_sync: whether XLA:GPU runs it on the stream of the computation.
+      operand_space: memory space of operand 0; 0 is the default one.
+      result_space: memory space of the first result.
     """
 
     module: str
@@ -64,6 +72,13 @@ class Decision:
     source_line: int
     reduction: str
     part_of: str | None
+    kernel: str | None
+    mode: str | None
+    is_sync: bool
+    operand_space: int
+    result_space: int
+    way: str | None
+    way_reason: str | None
 
 
 #: Keys of a record that a row does not have: `pairs` are counted by their length, domains belong to parts.

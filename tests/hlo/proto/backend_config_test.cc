@@ -33,6 +33,21 @@ TEST_CASE("a trip count is read as XLA writes it, as text or as a number, and no
   }
 }
 
+TEST_CASE("mode and sync of a collective are read from its config alone, and an unknown mode is none") {
+  XlaChoice choice;
+  ReadModeAndSync(R"({"collective_backend_config":{"collectives_mode":"COLLECTIVES_PEER_MEMORY","is_sync":true}})", &choice);
+  CHECK(choice.mode == "peer");
+  CHECK(choice.is_sync);
+  for (const char* json : {"", "{", R"({"collectives_mode":"COLLECTIVES_PEER_MEMORY","is_sync":true})",
+                           R"({"collective_backend_config":{"collectives_mode":"COLLECTIVES_MODE_INVALID"}})",
+                           R"({"collective_backend_config":{"collectives_mode":"COLLECTIVES_NEW","is_sync":false}})"}) {
+    XlaChoice none;
+    ReadModeAndSync(json, &none);
+    CHECK(none.mode.empty());
+    CHECK_FALSE(none.is_sync);
+  }
+}
+
 TEST_CASE("similar text in strings and other objects is ignored") {
   CHECK(ReadStockBackend(R"({"note":"\"collective_backend_config\":{\"backend\":\"NVSHMEM\"}"})") == std::nullopt);
   CHECK(ReadStockBackend(R"({"a":{"collective_backend_config":{"backend":"NVSHMEM"}}})") == std::nullopt);

@@ -174,7 +174,8 @@ void BindRunPass(nb::module_& m) {
           "records", [](const PassResult& self) { return RecordList(self.records); },
           "One dict per collective: name, op, dtype, bytes, group_size, num_groups, num_pairs, reduction, backend, "
           "lowered, veto, rule, reason, model, computation, in_loop, executions, source_file, source_line, part_of, "
-          "num_domains.");
+          "num_domains; and what XLA:GPU wrote about those that it runs: kernel, mode, is_sync, operand_space, "
+          "result_space.");
 
   m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
         nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
@@ -253,6 +254,11 @@ nb::dict RecordDict(const CollectiveRecord& record) {
   dict["source_line"] = record.source_line;
   dict["part_of"] = record.part_of.empty() ? nb::none() : Text(record.part_of);
   dict["num_domains"] = record.num_domains;
+  dict["kernel"] = record.xla.kernel.empty() ? nb::none() : Text(record.xla.kernel);
+  dict["mode"] = record.xla.mode.empty() ? nb::none() : Text(record.xla.mode);
+  dict["is_sync"] = record.xla.is_sync;
+  dict["operand_space"] = record.xla.operand_space;
+  dict["result_space"] = record.xla.result_space;
   return dict;
 }
 

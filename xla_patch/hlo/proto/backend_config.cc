@@ -83,6 +83,21 @@ XlaKernel ReadXlaKernel(std::string_view json) {
   return XlaKernel::kNone;
 }
 
+void ReadModeAndSync(std::string_view json, XlaChoice* choice) {
+  std::string_view config;
+  std::string_view member;
+  if (!FindMember(json, "collective_backend_config", &config)) return;
+  choice->is_sync = FindMember(config, "is_sync", &member) && member == "true";
+  // DebugOptions.CollectivesMode.
+  constexpr std::pair<std::string_view, const char*> kModes[] = {{"\"COLLECTIVES_PRIVATE_MEMORY\"", "private"},
+                                                                 {"\"COLLECTIVES_SYMMETRIC_MEMORY\"", "symmetric"},
+                                                                 {"\"COLLECTIVES_PEER_MEMORY\"", "peer"}};
+  if (!FindMember(config, "collectives_mode", &member)) return;
+  for (const auto& [name, mode] : kModes) {
+    if (member == name) choice->mode = mode;
+  }
+}
+
 std::optional<int64_t> ReadTripCount(std::string_view json) {
   std::string_view count;
   if (!FindMember(json, "known_trip_count", &json) || !FindMember(json, "n", &count)) return std::nullopt;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "xla_patch/assigner/assigner.h"
+#include "xla_patch/assigner/record.h"
 
 namespace xla_shmem::hlo {
 
@@ -28,6 +29,9 @@ std::optional<Backend> ReadStockBackend(std::string_view json);
 // "kernel_strategy": "KERNEL_STRATEGY_TRITON_ONE_SHOT"}}.
 enum class XlaKernel { kNone, kOneShot, kTwoShot };
 XlaKernel ReadXlaKernel(std::string_view json);
+
+// Sets the mode of `choice`, which is that of a flag xla_gpu_*_mode, and whether it is sync, from the same path.
+void ReadModeAndSync(std::string_view json, XlaChoice* choice);
 
 // How often the body of a while runs, if XLA knows the number and recorded it in the backend_config, the JSON of a
 // WhileLoopBackendConfig: {"known_trip_count": {"n": "32"}, ...}.

@@ -47,6 +47,7 @@ struct Collective {
   int64_t fusion = -1;      // the fusion that does `op` and no more, by a kernel of XLA:GPU's
   CollectiveFields fields;  // of `op`, with the operands of `instruction`
   Shape result;
+  int64_t operand_space = 0;    // memory space of operand 0
   CollectiveSpec spec;          // everything but the module's placement
   CollectiveIdentity identity;  // set by IdentifyCollectives
   // Result i, or the only result, is in the buffer of operand i, by XLA's own choice. Not for kSync, but for a ragged

@@ -152,6 +152,11 @@ class Finder {
       fields.source_line = source.line;
     }
     collective->has_work_between = collective->has_work_between || done.has_control_predecessors;
+    if (!fields.operand_ids.empty()) {
+      const Instruction* const operand = index.Find(fields.operand_ids[0]);
+      const Result<Shape> shape = operand == nullptr ? Status::Error("no such operand") : ParseShape(operand->shape);
+      if (shape.ok()) collective->operand_space = shape->memory_space;
+    }
     spec.name = std::string(fields.name);
     spec.is_fused = collective->fusion >= 0;
     spec.bytes = ShapeBytes(collective->result);

@@ -3,12 +3,17 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "xla_patch/hlo/proto/attributes.h"
 #include "xla_patch/hlo/proto/backend_config.h"
 
 namespace xla_shmem::hlo {
 namespace {
+
+// Of XLA, with a strategy that this release of ours does not know.
+constexpr char kUnknownKernel[] = "own";
 
 bool EndsWith(std::string_view text, std::string_view ending) {
   return text.size() >= ending.size() && text.substr(text.size() - ending.size()) == ending;
@@ -23,31 +28,50 @@ void MarkUnconsidered(const CollectiveSpec& spec, CollectiveRecord* record) {
 }
 
 // How XLA runs a collective in a fusion; "" for all others.
-std::string RunByFusion(const Collective& collective) {
+std::string RunByFusion(const std::string& kernel) {
+  if (kernel.empty()) return "";
+  return "XLA runs it in a fusion, by its own " + (kernel == kUnknownKernel ? "kernel" : kernel + " kernel");
+}
+
+std::string KernelOf(const Collective& collective) {
   if (collective.fusion < 0) return "";
   switch (ReadXlaKernel(collective.fields.backend_config)) {
     case XlaKernel::kOneShot:
-      return "XLA runs it in a fusion, by its own one-shot kernel";
+      return "one-shot";
     case XlaKernel::kTwoShot:
-      return "XLA runs it in a fusion, by its own two-shot kernel";
+      return "two-shot";
     case XlaKernel::kNone:
       break;
   }
-  return "XLA runs it in a fusion, by its own kernel";
+  return kUnknownKernel;
+}
+
+// Its own config, or that of the async-start around it.
+std::string_view GpuConfigOf(const Module& module, const Collective& collective) {
+  const std::string_view own = collective.fields.backend_config;
+  if (collective.form != CollectiveForm::kWrapped || ReadStockBackend(own).has_value()) return own;
+  return BackendConfigOf(module.payloads, module.instructions[collective.instruction].body);
+}
+
+XlaChoice ReadChoice(const Module& module, const Collective& collective) {
+  XlaChoice choice;
+  if (collective.form == CollectiveForm::kLowered) return choice;
+  ReadModeAndSync(GpuConfigOf(module, collective), &choice);
+  choice.kernel = KernelOf(collective);
+  choice.operand_space = collective.operand_space;
+  const std::vector<const Shape*> results = collective.result.Leaves();
+  if (!results.empty()) choice.result_space = results[0]->memory_space;
+  return choice;
 }
 
 void ReadStock(const Module& module, const Collective& collective, CollectiveRecord* record) {
-  std::optional<Backend> backend = ReadStockBackend(collective.fields.backend_config);
-  if (!backend.has_value() && collective.form == CollectiveForm::kWrapped) {
-    const Result<CollectiveFields> start = DecodeCollective(module, module.instructions[collective.instruction].body);
-    backend = start.ok() ? ReadStockBackend(start->backend_config) : std::nullopt;
-  }
+  const std::optional<Backend> backend = ReadStockBackend(GpuConfigOf(module, collective));
   if (!backend.has_value() && !IsConsidered(collective.spec, Options())) {
     MarkUnconsidered(collective.spec, record);
     return;
   }
   record->rule = "stock";
-  record->reason = RunByFusion(collective);
+  record->reason = RunByFusion(record->xla.kernel);
   if (record->reason.empty()) {
     record->reason = backend.has_value() ? std::string("stock XLA wrote backend ") + BackendName(*backend)
                                          : "no backend is recorded, so XLA uses its default";
@@ -77,6 +101,7 @@ CollectiveRecord DescribeCollective(const Module& module, const Collective& coll
   record.in_loop = module.computations[collective.computation].loop_depth > 0;
   record.source_file = std::string(collective.fields.source_file);
   record.source_line = collective.fields.source_line;
+  record.xla = ReadChoice(module, collective);
   return record;
 }
 

@@ -56,10 +56,12 @@ class Pass {
       Divide(collective, *hierarchy, *record, records);
       return;
     }
+    const bool is_replaced = record->lowered == BackendName(Backend::kNvshmem) && options_.lowering != Lowering::kNone;
+    if (is_replaced) record->xla = {};
     records->push_back(decided);
     if (!IsConsidered(spec, options_.assign)) return;
     Attributes attributes = RecordToAttributes(*record);
-    if (record->lowered == BackendName(Backend::kNvshmem) && options_.lowering != Lowering::kNone) {
+    if (is_replaced) {
       attributes[attribute::kOp] = record->op;
       Replace(collective, attributes);
       return;

@@ -106,6 +106,7 @@ class Page {
     return [
       ["operation", `${one.op}, ${one.dtype}, ${formatBytes(one.bytes)}, ${runs}`],
       ["backend", `${backendText(one)}, rule ${one.rule}`],
+      ...(one.way ? [["way", one.way]] : []),
       ["reason", reasonText(one)],
       ["computation", one.computation + (one.in_loop ? " (loop)" : "")],
       ...(one.source_file ? [["source", `${one.source_file}:${one.source_line}`]] : []),
