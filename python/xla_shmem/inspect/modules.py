@@ -24,8 +24,8 @@ class InspectedModule:
 
     Attributes:
       input: the module and its source.
-      records: the selected collectives, as ``_core.inspect_module`` returns them, with ``way`` and ``way_reason`` (ways.py;
-        None for XLA:CPU).
+      records: the selected collectives, as ``_core.inspect_module`` returns them, with ``way`` and ``way_reason``
+        (ways.py); None for XLA:CPU.
     """
 
     input: HloInput
