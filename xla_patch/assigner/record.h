@@ -45,7 +45,7 @@ struct CollectiveRecord {
   int64_t executions = -1;  // in one run of the module; -1 if unknown
   std::string source_file;  // "" if the module does not name it
   int64_t source_line = 0;
-  std::string part_of;      // name of the divided collective that this is a part of; "" for all others
+  std::string part_of;  // name of the divided collective that this is a part of; "" for all others
   XlaChoice xla;
   int64_t num_domains = 0;  // Hierarchy::num_domains of a divided collective and its parts; 0 for all others
 };

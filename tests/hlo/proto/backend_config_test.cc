@@ -35,7 +35,8 @@ TEST_CASE("a trip count is read as XLA writes it, as text or as a number, and no
 
 TEST_CASE("mode and sync of a collective are read from its config alone, and an unknown mode is none") {
   XlaChoice choice;
-  ReadModeAndSync(R"({"collective_backend_config":{"collectives_mode":"COLLECTIVES_PEER_MEMORY","is_sync":true}})", &choice);
+  ReadModeAndSync(R"({"collective_backend_config":{"collectives_mode":"COLLECTIVES_PEER_MEMORY","is_sync":true}})",
+                  &choice);
   CHECK(choice.mode == "peer");
   CHECK(choice.is_sync);
   for (const char* json : {"", "{", R"({"collectives_mode":"COLLECTIVES_PEER_MEMORY","is_sync":true})",

@@ -286,7 +286,7 @@ TEST_CASE("An operation that gives blocks back wakes those of its process that w
     arguments.bytes = {kBytes};
     const std::unique_ptr<Operation> operation = MakeOperation(&job.context(1), std::move(arguments));
     const bool too_early = operation->Poll();  // grants
-    group.Meet();  // it puts
+    group.Meet();                              // it puts
     group.Meet();
     // From here on nobody but this thread rings the bell.
     shm::Doorbell& bell = job.heap().OwnBell();
