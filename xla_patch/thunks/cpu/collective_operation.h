@@ -21,6 +21,7 @@
 #include "xla_patch/thunks/cpu/message_receiver.h"
 #include "xla_patch/thunks/cpu/message_sender.h"
 #include "xla_patch/thunks/cpu/pe_context.h"
+#include "xla_patch/thunks/cpu/protocol_choice.h"
 #include "xla_patch/thunks/cpu/reducer.h"
 #include "xla_patch/types/collective_op.h"
 
@@ -127,6 +128,21 @@ class CollectiveOperation : public Operation {
     size_t bytes;
   };
 
+  // An execution that is measured.
+  struct Trial {
+    ProtocolChoice::Way way;
+    size_t bytes;           // of its largest message
+    int64_t begin = 0;      // when the last member was first seen here
+    uint64_t members = 0;  // a bit for each that has been seen
+  };
+
+  // DeclareMore, and decides how its messages go.
+  bool DeclareMoreMessages();
+  // Decides how messages go that could go either way.
+  void ChooseProtocol();
+  // Looks for members that have arrived since the last call, which polled from `now` on.
+  void SeeMembers(int64_t now);
+  void RecordTrial();
   bool AdvanceOnce();
   bool AdvanceForAWhile();
   // True if the copies ran.
@@ -153,6 +169,8 @@ class CollectiveOperation : public Operation {
   std::optional<Reducer> reducer_;
   bool reduction_overwrites_sends_ = false;
 
+  std::optional<ProtocolChoice::Way> way_;  // of messages with a choice, once there was one
+  std::optional<Trial> trial_;
   std::vector<BlockSet> blocks_;
   bool short_of_blocks_ = false;
   bool made_progress_ = false;

@@ -171,7 +171,12 @@ void MessageReceiver::RefuseCrossMemoryRead(const PeContext& context) {
 
 bool MessageReceiver::NeedsGrant(const PeContext& context) const {
   if (!MayNeedGrant() || total() <= context.mailboxes->eager_bytes()) return false;
-  return total() < kMinCrossMemoryReadBytes || !context.cross_memory_reader->Reads(sender_);
+  return expects_slots_ || total() < kMinCrossMemoryReadBytes || !context.cross_memory_reader->Reads(sender_);
+}
+
+bool MessageReceiver::HasChoice(const PeContext& context) const {
+  return total() >= kMinCrossMemoryReadBytes && context.cross_memory_reader->Reads(sender_) &&
+         !context.heap->IsLocal(sender_);
 }
 
 void MessageReceiver::Grant(const PeContext& context, char* block, const Geometry& geometry) {

@@ -37,6 +37,12 @@ class MessageReceiver {
   // Copies the positions below `limit` that have arrived to their destination. True if it made progress.
   bool Receive(const PeContext& context, size_t limit);
 
+  // Whether the sender has a choice between a cross-memory read and slots.
+  bool HasChoice(const PeContext& context) const;
+  // The sender is likely to choose slots.
+  void ExpectSlots() { expects_slots_ = true; }
+  bool came_through_slots() const { return protocol_ == Protocol::kSlots; }
+
   // True if the sender cannot proceed without a grant. As long as its protocol is not known, it may need one.
   bool NeedsGrant(const PeContext& context) const;
   bool MayNeedGrant() const { return protocol_ == Protocol::kUndecided && block_ == nullptr && !done(); }
@@ -70,6 +76,7 @@ class MessageReceiver {
   Protocol protocol_ = Protocol::kUndecided;
   Mailbox mailbox_;
   bool refused_ = false;  // the message comes through slots
+  bool expects_slots_ = false;
   char* block_ = nullptr;
   Geometry geometry_{};
   ReceiveChannel channel_;

@@ -28,15 +28,22 @@ bool MessageSender::ChooseProtocol(const PeContext& context, size_t ready) {
     if (ready < total()) return false;  // it is sent as a whole
     if (SendEager(context)) return true;
   } else {
-    if (!may_be_read_.has_value()) {
-      may_be_read_ = !overwritten_ && total() >= kMinCrossMemoryReadBytes && context.mailboxes->IsReadBy(receiver_);
-    }
+    if (!may_be_read_.has_value()) may_be_read_ = MayBeRead(context);
     if (*may_be_read_ && OfferCrossMemoryRead(context, ready)) return true;
   }
   if (!channel_.Open(context, receiver_, key_)) return false;
   protocol_ = Protocol::kSlots;
   AdvanceThroughSlots(context, ready);
   return true;
+}
+
+bool MessageSender::MayBeRead(const PeContext& context) const {
+  return !overwritten_ && total() >= kMinCrossMemoryReadBytes && context.mailboxes->IsReadBy(receiver_);
+}
+
+bool MessageSender::HasChoice(const PeContext& context) const {
+  // Between PEs of one process a read is a memcpy, and always faster.
+  return MayBeRead(context) && !context.heap->IsLocal(receiver_);
 }
 
 bool MessageSender::SendEager(const PeContext& context) {

@@ -35,6 +35,12 @@ class MessageSender {
   size_t taken() const { return taken_; }
   bool done() const { return taken_ == memory_.total() && protocol_ != Protocol::kCrossMemoryRead; }
 
+  // Whether it may travel by a cross-memory read or through slots, as the sender likes. Before the first Advance.
+  bool HasChoice(const PeContext& context) const;
+  // Of a message with a choice, before the first Advance: it goes through slots.
+  void UseSlots() { may_be_read_ = false; }
+  bool went_through_slots() const { return protocol_ == Protocol::kSlots; }
+
   // Sends as many of the first `ready` positions as possible. True if it made progress.
   bool Advance(const PeContext& context, size_t ready);
 
@@ -49,6 +55,7 @@ class MessageSender {
  private:
   enum class Protocol { kUndecided, kCrossMemoryRead, kSlots };
 
+  bool MayBeRead(const PeContext& context) const;
   bool ChooseProtocol(const PeContext& context, size_t ready);
   bool SendEager(const PeContext& context);
   bool OfferCrossMemoryRead(const PeContext& context, size_t ready);
