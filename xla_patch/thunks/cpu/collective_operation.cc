@@ -116,20 +116,18 @@ bool CollectiveOperation::Poll() {
     // A message that can only come through slots needs a grant at once: its sender may wait for it while this PE sends.
     if (AnyNeedsGrant()) OpenGrants();
   }
-  const int64_t begin = trial_.has_value() ? shm::SteadyNanoseconds() : 0;
   made_progress_ = false;
   do {
     made_progress_ |= AdvanceForAWhile();
     if (!local_copies_.empty()) made_progress_ |= RunLocalCopies();
   } while (HasReceived() && DeclareMoreMessages());
-  if (trial_.has_value()) SeeMembers(begin);
-  // Before the sends are done: a peer may have no block to receive them, because another operation there holds it and
-  // waits for a block here.
-  if (HasReceived()) GiveBackBlocks();
-  if (Finished()) {
+  if (HasReceived()) {
     if (trial_.has_value()) RecordTrial();
-    return true;
+    // Before the sends are done: a peer may have no block to receive them, because another operation there holds it and
+    // waits for a block here.
+    GiveBackBlocks();
   }
+  if (Finished()) return true;
   if (++polls_ >= kGrantDelayPolls) defer_grants_ = false;
   if (!defer_grants_ || AnyNeedsGrant()) OpenGrants();
   return false;
@@ -150,13 +148,14 @@ void CollectiveOperation::ChooseProtocol() {
     if (message.HasChoice(*context_)) largest = std::max(largest, message.total());
   });
   if (largest == 0) return;
-  const auto [way, is_measured] = context_->protocol_choice->Decide(op_, largest, key_);
+  const auto [way, is_trial, is_measured] = context_->protocol_choice->Decide(op_, largest, key_);
   way_ = way;
-  if (is_measured) trial_ = Trial{way, largest};
-  if (way == ProtocolChoice::Way::kReads) return;
+  const int64_t now = is_trial ? shm::SteadyNanoseconds() : 0;
+  if (is_measured) trial_ = Trial{way, largest, now};
   for (Sending& sending : sends_) {
-    if (sending.message.HasChoice(*context_)) sending.message.UseSlots();
+    if (sending.message.HasChoice(*context_)) sending.message.Choose(way == ProtocolChoice::Way::kReads, now);
   }
+  if (way == ProtocolChoice::Way::kReads) return;
   const auto expect = [&](auto& entry) {
     if (entry.message.HasChoice(*context_)) entry.message.ExpectSlots();
   };
@@ -166,30 +165,19 @@ void CollectiveOperation::ChooseProtocol() {
   }
 }
 
-void CollectiveOperation::SeeMembers(int64_t now) {
-  uint64_t seen = trial_->members;
-  const auto see = [&](int pe) { seen |= uint64_t{1} << (pe % 64); };
-  for (const Sending& sending : sends_) {
-    if (sending.message.done() || sending.message.ReceiverArrived()) see(sending.message.receiver());
-  }
-  ForEachReceiver([&](const MessageReceiver& message) {
-    if (message.SenderArrived()) see(message.sender());
-  });
-  if (trial_->begin == 0 || seen != trial_->members) trial_->begin = now;
-  trial_->members = seen;
-}
-
+// Only receivers measure, from when both ends were there: a sender through slots is done before its bytes have come.
 void CollectiveOperation::RecordTrial() {
-  const bool by_slots = trial_->way == ProtocolChoice::Way::kSlots;
-  bool is_pure = true;  // a peer may have chosen otherwise, and a read may have been refused
-  for (const Sending& sending : sends_) {
-    if (sending.message.HasChoice(*context_)) is_pure &= sending.message.went_through_slots() == by_slots;
-  }
+  const int64_t now = shm::SteadyNanoseconds();
+  const auto [way, bytes, began] = *std::exchange(trial_, std::nullopt);
+  int64_t begin = began;
+  bool any = false, is_pure = true;  // a peer may have chosen otherwise, and a read may have been refused
   ForEachReceiver([&](const MessageReceiver& message) {
-    if (message.HasChoice(*context_)) is_pure &= message.came_through_slots() == by_slots;
+    if (!message.HasChoice(*context_)) return;
+    any = true;
+    is_pure &= message.sender_began() != 0 && message.came_through_slots() == (way == ProtocolChoice::Way::kSlots);
+    begin = std::max(begin, message.sender_began());
   });
-  if (!is_pure) return;
-  context_->protocol_choice->Record(op_, trial_->bytes, trial_->way, shm::SteadyNanoseconds() - trial_->begin);
+  if (any && is_pure) context_->protocol_choice->Record(op_, bytes, way, now - begin);
 }
 
 bool CollectiveOperation::RunLocalCopies() {

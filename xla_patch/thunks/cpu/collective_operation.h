@@ -131,17 +131,15 @@ class CollectiveOperation : public Operation {
   // An execution that is measured.
   struct Trial {
     ProtocolChoice::Way way;
-    size_t bytes;           // of its largest message
-    int64_t begin = 0;      // when the last member was first seen here
-    uint64_t members = 0;  // a bit for each that has been seen
+    size_t bytes;   // of its largest message
+    int64_t began;  // when this PE reached it
   };
 
   // DeclareMore, and decides how its messages go.
   bool DeclareMoreMessages();
   // Decides how messages go that could go either way.
   void ChooseProtocol();
-  // Looks for members that have arrived since the last call, which polled from `now` on.
-  void SeeMembers(int64_t now);
+  // Everything has come.
   void RecordTrial();
   bool AdvanceOnce();
   bool AdvanceForAWhile();

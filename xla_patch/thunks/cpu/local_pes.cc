@@ -49,9 +49,10 @@ Result<std::unique_ptr<LocalPes>> LocalPes::Create(const Options& options, shm::
       // Rows begin as zeros. A store would take memory for each.
       if (pes->cross_memory_reader_.Reads(sender)) mailboxes->AdvertiseDirectReads(sender, true);
     }
-    pes->contexts_[pe] = std::make_unique<PeContext>(PeContext{
-        heap, pe, mailboxes, pes->boards_.back().get(), &pes->peer_operations_, slots, reserve_pool,
-        &pes->cross_memory_reader_, &pes->protocol_choice_, is_oversubscribed, options.in_process ? &pes->meetings_ : nullptr, llc_share});
+    pes->contexts_[pe] = std::make_unique<PeContext>(
+        PeContext{heap, pe, mailboxes, pes->boards_.back().get(), &pes->peer_operations_, slots, reserve_pool,
+                  &pes->cross_memory_reader_, &pes->protocol_choice_, is_oversubscribed,
+                  options.in_process ? &pes->meetings_ : nullptr, llc_share});
   }
   return pes;
 }

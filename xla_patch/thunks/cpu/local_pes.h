@@ -41,7 +41,8 @@ class LocalPes {
 
  private:
   LocalPes(shm::Heap* heap, const Options& options, void* choices)
-      : cross_memory_reader_(heap, options.single_copy), protocol_choice_(choices, heap->ProcessOf(heap->local_pes().front())) {}
+      : cross_memory_reader_(heap, options.single_copy),
+        protocol_choice_(choices, heap->ProcessOf(heap->local_pes().front())) {}
 
   const shm::CrossMemoryReader cross_memory_reader_;
   ProtocolChoice protocol_choice_;

@@ -33,6 +33,7 @@ bool MessageSender::ChooseProtocol(const PeContext& context, size_t ready) {
   }
   if (!channel_.Open(context, receiver_, key_)) return false;
   protocol_ = Protocol::kSlots;
+  if (began_ != 0) channel_.SetBegan(began_);
   AdvanceThroughSlots(context, ready);
   return true;
 }
@@ -61,7 +62,7 @@ bool MessageSender::OfferCrossMemoryRead(const PeContext& context, size_t ready)
   if (mailbox_.entry == nullptr) return false;
   auto** addresses = reinterpret_cast<char**>(mailbox_.data);
   for (size_t i = 0; i < memory_.count(); ++i) addresses[i] = memory_.memory(i);
-  context.mailboxes->Post(receiver_, mailbox_, key_, total(), ready, MailboxProtocol::kCrossMemoryRead);
+  context.mailboxes->Post(receiver_, mailbox_, key_, total(), ready, MailboxProtocol::kCrossMemoryRead, began_);
   protocol_ = Protocol::kCrossMemoryRead;
   return true;
 }

@@ -10,6 +10,7 @@
 #define XLA_SHMEM_THUNKS_CPU_MESSAGE_SENDER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -37,9 +38,12 @@ class MessageSender {
 
   // Whether it may travel by a cross-memory read or through slots, as the sender likes. Before the first Advance.
   bool HasChoice(const PeContext& context) const;
-  // Of a message with a choice, before the first Advance: it goes through slots.
-  void UseSlots() { may_be_read_ = false; }
-  bool went_through_slots() const { return protocol_ == Protocol::kSlots; }
+  // Of a message with a choice, before the first Advance: how it goes, and when this PE reached the operation; 0:
+  // nobody measures.
+  void Choose(bool reads, int64_t began) {
+    may_be_read_ = reads;
+    began_ = began;
+  }
 
   // Sends as many of the first `ready` positions as possible. True if it made progress.
   bool Advance(const PeContext& context, size_t ready);
@@ -67,6 +71,7 @@ class MessageSender {
   Spans memory_;
   const bool overwritten_;
   std::optional<bool> may_be_read_;  // set at the first choice of a protocol
+  int64_t began_ = 0;
   Protocol protocol_ = Protocol::kUndecided;
   size_t taken_ = 0;
   Mailbox mailbox_;      // of kCrossMemoryRead

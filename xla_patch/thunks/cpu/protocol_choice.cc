@@ -12,15 +12,15 @@ namespace xla_shmem {
 namespace {
 
 // Bits of a verdict, which always has the last. Above them is the process that owns it, plus one.
-constexpr uint32_t kPrefersSlots = 1, kFar = 2, kFull = 4, kAny = 8;
+constexpr uint32_t kPrefersSlots = 1, kClearly = 2, kFull = 4, kAny = 8;
 constexpr int kOwner = 4;
 
-// While there is no verdict each execution is a trial. Then two of so many are: fewer once many ratios have decided, and
-// fewer if the other way is far slower.
+// While there is no verdict each execution is a trial. Then two of so many are: fewer once many ratios have decided,
+// and fewer if the other way is clearly slower.
 uint64_t TrialPeriod(uint32_t verdict) {
   if (verdict == 0) return 2;
-  const bool is_far = (verdict & kFar) != 0;
-  return (verdict & kFull) == 0 ? (is_far ? 64 : 16) : (is_far ? 512 : 64);
+  const bool is_clear = (verdict & kClearly) != 0;
+  return (verdict & kFull) == 0 ? (is_clear ? 64 : 16) : (is_clear ? 512 : 64);
 }
 
 // The first ratio compares executions that find cold caches and pages without memory.
@@ -31,7 +31,7 @@ constexpr int kLead = 6;
 constexpr size_t kClearTrials = 4;
 // Logarithms. A way that is faster by less than the last does not replace the other, so that ways of equal speed do not
 // take turns.
-constexpr float kClear = 0.22f, kFarSlower = 0.4f, kWorthASwitch = 0.03f;
+constexpr float kClear = 0.22f, kWorthASwitch = 0.03f;
 
 }  // namespace
 
@@ -48,10 +48,10 @@ ProtocolChoice::Decision ProtocolChoice::Decide(CollectiveOp op, size_t bytes, c
   // run once begin anywhere.
   const uint64_t number = key.operation + (key.execution >> 32) + (key.execution & 0xffffffff);
   const uint64_t period = TrialPeriod(verdict);
-  if (number % period > 1) return {(verdict & kPrefersSlots) == 0 ? Way::kReads : Way::kSlots, false};
+  if (number % period > 1) return {(verdict & kPrefersSlots) == 0 ? Way::kReads : Way::kSlots, false, false};
   // Reads, slots, slots, reads: neither is always the one that finds the caches as the other has left them.
   const Way way = ((number ^ number / period) & 1) == 0 ? Way::kReads : Way::kSlots;
-  return {way, verdict == 0 || verdict >> kOwner == owner_};
+  return {way, true, verdict == 0 || verdict >> kOwner == owner_};
 }
 
 void ProtocolChoice::Record(CollectiveOp op, size_t bytes, Way way, int64_t nanoseconds) {
@@ -77,7 +77,8 @@ uint32_t ProtocolChoice::Judge(const Trials& trials, uint32_t before) {
   std::array<float, kWindow> sorted = trials.ratios;
   const auto end = sorted.begin() + static_cast<std::ptrdiff_t>(count);
   std::sort(sorted.begin(), end);
-  const auto lost_by_reads = static_cast<int>(std::count_if(sorted.begin(), end, [](float ratio) { return ratio > 0; }));
+  const auto lost_by_reads =
+      static_cast<int>(std::count_if(sorted.begin(), end, [](float ratio) { return ratio > 0; }));
   const bool is_clear = count >= kClearTrials && (sorted.front() > kClear || *(end - 1) < -kClear);
   const bool leads = std::abs(2 * lost_by_reads - static_cast<int>(count)) >= kLead;
   if (before == 0 && !is_clear && !leads && total < kWindow) return 0;
@@ -87,7 +88,7 @@ uint32_t ProtocolChoice::Judge(const Trials& trials, uint32_t before) {
     if (median > kWorthASwitch) verdict = kPrefersSlots;
     if (median < -kWorthASwitch) verdict = 0;
   }
-  if (std::abs(median) > kFarSlower) verdict |= kFar;
+  if (std::abs(median) > kClear) verdict |= kClearly;
   if (total >= kWindow) verdict |= kFull;
   return verdict | kAny;
 }

@@ -6,10 +6,10 @@
 // messages of the program itself, one after the other, and each pair of trials gives a ratio of times. The median of
 // the last ratios decides, so neither a single disturbance nor a drift of the machine does.
 //
-// All processes of a host share a table of verdicts, in the heap of their first PE, and trials follow from the key of an
-// execution alone. So the members of a collective nearly always go the same way, which is often faster than if each end
-// chose for itself. The process that comes to a verdict first owns it. Nothing depends on all this: a receiver supports
-// every way. No process waits for another one here, so each may end at any time.
+// All processes of a host share a table of verdicts, in the heap of their first PE, and trials follow from the key of
+// an execution alone. So the members of a collective nearly always go the same way, which is often faster than if each
+// end chose for itself. The process that comes to a verdict first owns it. Nothing depends on all this: a receiver
+// supports every way. No process waits for another one here, so each may end at any time.
 #ifndef XLA_SHMEM_THUNKS_CPU_PROTOCOL_CHOICE_H_
 #define XLA_SHMEM_THUNKS_CPU_PROTOCOL_CHOICE_H_
 
@@ -31,7 +31,8 @@ class ProtocolChoice {
 
   struct Decision {
     Way way = Way::kReads;
-    bool is_measured = false;  // the caller calls Record
+    bool is_trial = false;     // senders say when they begin
+    bool is_measured = false;  // receivers call Record
   };
 
   // Bytes of the table, which begins as zeros.
@@ -44,7 +45,7 @@ class ProtocolChoice {
   // How this execution sends. `bytes`: of its largest message.
   Decision Decide(CollectiveOp op, size_t bytes, const MessageKey& key) const;
 
-  // All large messages of a measured execution went this way and took so long. Thread-safe.
+  // All that came in a measured execution came this way, so long after both ends had reached it. Thread-safe.
   void Record(CollectiveOp op, size_t bytes, Way way, int64_t nanoseconds);
 
  private:
