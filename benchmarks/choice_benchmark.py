@@ -33,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=20, help="jobs of each kind (default: 20)")
     parser.add_argument("--realtime", action="store_true", help="before all other work; needs the permission")
-    parser.add_argument("command", nargs="+", help="runtime_benchmark (-DXLA_SHMEM_BUILD_BENCHMARKS=ON) and its options")
+    parser.add_argument("command", nargs="+", help="runtime_benchmark (benchmarks/CMakeLists.txt) and options")
     given = parser.parse_args()
     prefix = ["chrt", "-f", "10"] if given.realtime else []
     found: dict[tuple[str, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
