@@ -122,7 +122,8 @@ bool CollectiveOperation::Poll() {
     if (!local_copies_.empty()) made_progress_ |= RunLocalCopies();
   } while (HasReceived() && DeclareMoreMessages());
   if (HasReceived()) {
-    if (trial_.has_value()) RecordTrial();
+    if (trial_.has_value()) RecordTrial(*trial_);
+    trial_.reset();
     // Before the sends are done: a peer may have no block to receive them, because another operation there holds it and
     // waits for a block here.
     GiveBackBlocks();
@@ -140,6 +141,7 @@ bool CollectiveOperation::DeclareMoreMessages() {
 }
 
 void CollectiveOperation::ChooseProtocol() {
+  if (bytes_ < kMinCrossMemoryReadBytes) return;
   size_t largest = 0;
   for (const Sending& sending : sends_) {
     if (sending.message.HasChoice(*context_)) largest = std::max(largest, sending.message.total());
@@ -166,18 +168,18 @@ void CollectiveOperation::ChooseProtocol() {
 }
 
 // Only receivers measure, from when both ends were there: a sender through slots is done before its bytes have come.
-void CollectiveOperation::RecordTrial() {
+void CollectiveOperation::RecordTrial(const Trial& trial) const {
   const int64_t now = shm::SteadyNanoseconds();
-  const auto [way, bytes, began] = *std::exchange(trial_, std::nullopt);
-  int64_t begin = began;
+  const bool by_slots = trial.way == ProtocolChoice::Way::kSlots;
+  int64_t begin = trial.began;
   bool any = false, is_pure = true;  // a peer may have chosen otherwise, and a read may have been refused
   ForEachReceiver([&](const MessageReceiver& message) {
     if (!message.HasChoice(*context_)) return;
     any = true;
-    is_pure &= message.sender_began() != 0 && message.came_through_slots() == (way == ProtocolChoice::Way::kSlots);
+    is_pure &= message.sender_began() != 0 && message.came_through_slots() == by_slots;
     begin = std::max(begin, message.sender_began());
   });
-  if (any && is_pure) context_->protocol_choice->Record(op_, bytes, way, now - begin);
+  if (any && is_pure) context_->protocol_choice->Record(op_, trial.bytes, trial.way, now - begin);
 }
 
 bool CollectiveOperation::RunLocalCopies() {

@@ -140,7 +140,7 @@ class CollectiveOperation : public Operation {
   // Decides how messages go that could go either way.
   void ChooseProtocol();
   // Everything has come.
-  void RecordTrial();
+  void RecordTrial(const Trial& trial) const;
   bool AdvanceOnce();
   bool AdvanceForAWhile();
   // True if the copies ran.
