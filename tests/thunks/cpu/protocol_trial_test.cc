@@ -26,8 +26,8 @@ std::string RunUntilVerdict(Job& job, int rank, CollectiveOp op) {
     const auto transfer = MakeMovingTransfer(op, key, rank, {0, 1}, {kBytes}, Placement::kApart);
     if (const std::string error = job.Finish(transfer->Begin(context)); !error.empty()) return error;
     if (const std::string error = transfer->Verdict(); !error.empty()) return error;
-    // An execution that is no trial once there is a verdict. The other process may need one more run to see it.
-    if (run % 100 == 99 && !context.protocol_choice->Decide(op, kBytes, {3, 0}).is_trial) return "";
+    // An execution that nobody measures once there is a verdict. The other process may need one more run to see it.
+    if (run % 100 == 99 && !context.protocol_choice->Decide(op, kBytes, {3, 0}).is_measured) return "";
   }
   return "no verdict after " + std::to_string(kMost) + " runs";
 }
