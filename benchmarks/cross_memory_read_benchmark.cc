@@ -1,8 +1,7 @@
 // How fast two processes read each other's memory with process_vm_readv, out of pages of 4 KiB.
 //
 // Usage: cross_memory_read_benchmark [-c BYTES] [BYTES...]; by default 4 and 16 MiB, each in one read; -c: BYTES at a
-// time. Prints least and median of 300 rounds. Then the costs of a message of 512 KiB, by a cross-memory read and
-// through slots, which decide how the large messages of a job travel (xla_patch/shm/copy_costs.h).
+// time. Prints least and median of 300 rounds.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -16,10 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <optional>
 #include <vector>
-
-#include "xla_patch/shm/copy_costs.h"
 
 namespace {
 
@@ -90,18 +86,6 @@ void Measure(size_t bytes, size_t chunk) {
   std::fflush(stdout);
 }
 
-void PrintCosts() {
-  using std::chrono::duration;
-  const std::optional<xla_shmem::shm::CopyCosts> costs = xla_shmem::shm::MeasureCopies(512 << 10);
-  if (!costs.has_value()) {
-    std::puts("the two protocols cannot be compared here");
-    return;
-  }
-  const duration<double, std::micro> read = costs->cross_memory_read, slots = costs->through_slots;
-  std::printf("512 KiB, processor time: cross-memory read %.0f us, through slots %.0f us, %.2f\n", read.count(),
-              slots.count(), read / slots);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -113,5 +97,4 @@ int main(int argc, char** argv) {
   for (int i = optind; i < argc; ++i) sizes.push_back(std::strtoull(argv[i], nullptr, 10));
   if (sizes.empty()) sizes = {4 << 20, 16 << 20};
   for (const size_t bytes : sizes) Measure(bytes, chunk);
-  PrintCosts();
 }

@@ -92,7 +92,7 @@ class Rank {
     barrier->Wait();
   }
 
-  // Whether this rank reads large messages out of the memory of the next.
+  // Whether this rank may read large messages out of the memory of the next.
   bool ReadsNext() const { return pes_->context(rank_)->cross_memory_reader->Reads((rank_ + 1) % ranks_); }
 
   void Run(bench::Op op, char* operand, char* result, size_t bytes) {
@@ -159,7 +159,7 @@ int Main(int argc, char** argv) {
                              : settings.single_copy == "always" ? shm::SingleCopy::kAlways
                                                                 : shm::SingleCopy::kAuto;
     Rank self(job, barrier, rank, settings.processes, single_copy);
-    if (rank == 0) printf("# cross-memory reads: %s\n", self.ReadsNext() ? "yes" : "no");
+    if (rank == 0) printf("# cross-memory reads: %s\n", self.ReadsNext() ? "permitted" : "no");
     bench::Measure(
         settings, rank, [&] { barrier->Wait(); },
         [&](bench::Op op, char* operand, char* result, size_t bytes) { self.Run(op, operand, result, bytes); });

@@ -73,7 +73,9 @@ Ending Run(const Scenario& scenario, const shm::JobKey& key) {
     options.n_pes = scenario.processes;
     options.reserve_bytes = ReserveFor(plan, scenario.processes);
     options.deadline = kDeadline;
-    options.single_copy = scenario.seed % 2 == 0 ? shm::SingleCopy::kAlways : shm::SingleCopy::kOff;
+    options.single_copy = scenario.seed % 2 != 0   ? shm::SingleCopy::kOff
+                          : scenario.seed % 4 == 0 ? shm::SingleCopy::kAlways
+                                                   : shm::SingleCopy::kAuto;
     Job job(options, HeapOfProcesses(group, key, rank, scenario.processes, Job::HeapBytes(options)));
     group.word(0).fetch_add(1);
     return RunStorm(job, rank, plan);

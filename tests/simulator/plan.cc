@@ -283,6 +283,7 @@ Plan DrawPlan(uint64_t seed) {
   }
   // By the seed alone, so that the plans of other seeds stay as they were when this came.
   plan.in_process = seed % 4 == 1;
+  if (seed % 8 == 2 && plan.single_copy == shm::SingleCopy::kAlways) plan.single_copy = shm::SingleCopy::kAuto;
   if (seed % 16 == 9) MakeSlow(random, &plan);
   if (processes > 1) {
     if (seed % 16 == 3) MakeUnhurried(random, &plan);
@@ -323,7 +324,9 @@ std::string Describe(const Plan& plan) {
   std::string text = std::to_string(plan.processes()) + " processes, " + std::to_string(plan.n_pes()) + " PEs, " +
                      std::to_string(plan.rounds) + " rounds of " + std::to_string(plan.operations) +
                      " operations of up to " + std::to_string(plan.sizes.largest) + " bytes, " +
-                     (plan.single_copy == shm::SingleCopy::kOff ? "no cross-memory reads" : "cross-memory reads");
+                     (plan.single_copy == shm::SingleCopy::kOff    ? "no cross-memory reads"
+                      : plan.single_copy == shm::SingleCopy::kAuto ? "reads or slots"
+                                                                   : "cross-memory reads");
   if (plan.system.refused_reads > 0) text += " that may be refused";
   if (plan.crowded) text += ", crowded";
   if (plan.scarce) text += ", few slots";

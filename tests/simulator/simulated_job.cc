@@ -26,6 +26,7 @@
 #include "xla_patch/thunks/cpu/grant_board.h"
 #include "xla_patch/thunks/cpu/local_pes.h"
 #include "xla_patch/thunks/cpu/mailboxes.h"
+#include "xla_patch/thunks/cpu/protocol_choice.h"
 
 namespace xla_shmem::simulator {
 namespace {
@@ -119,8 +120,8 @@ class SimulatedJob {
 size_t SimulatedJob::HeapBytes() const {
   const int n_pes = plan_.n_pes();
   const size_t eager = plan_.ring_only ? 256 : 8 << 10;
-  const size_t bytes =
-      Mailboxes::Bytes(eager, n_pes) + GrantBoard::Bytes(n_pes) + plan_.arena_bytes + plan_.reserve_bytes;
+  const size_t bytes = Mailboxes::Bytes(eager, n_pes) + ProtocolChoice::Bytes() + GrantBoard::Bytes(n_pes) +
+                       plan_.arena_bytes + plan_.reserve_bytes;
   return (bytes + (256 << 10)) / shm::kPageBytes * shm::kPageBytes;
 }
 

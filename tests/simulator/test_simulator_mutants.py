@@ -180,8 +180,8 @@ MUTANTS = WAIT_MUTANTS | {
     ),
     "a sender offers what is not ready": Mutant(
         "thunks/cpu/message_sender.cc",
-        "Post(receiver_, mailbox_, key_, total(), ready, MailboxProtocol::kCrossMemoryRead)",
-        "Post(receiver_, mailbox_, key_, total(), total(), MailboxProtocol::kCrossMemoryRead)",
+        "Post(receiver_, mailbox_, key_, total(), ready, MailboxProtocol::kCrossMemoryRead,",
+        "Post(receiver_, mailbox_, key_, total(), total(), MailboxProtocol::kCrossMemoryRead,",
     ),
     "bytes that are overwritten may be read": Mutant(
         "thunks/cpu/message_sender.cc",

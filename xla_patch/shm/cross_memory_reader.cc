@@ -9,10 +9,8 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <optional>
 
 #include "xla_patch/shm/copy.h"
-#include "xla_patch/shm/copy_costs.h"
 #include "xla_patch/shm/copy_timer.h"
 #include "xla_patch/shm/process_identity.h"
 
@@ -20,8 +18,6 @@ namespace xla_shmem::shm {
 namespace {
 
 using Outcome = CrossMemoryReader::Outcome;
-
-constexpr size_t kProbeBytes = 512 << 10;
 
 Outcome ReadProcess(pid_t pid, const RemotePiece* pieces, size_t count) {
   constexpr size_t kBatch = 64;
@@ -61,19 +57,10 @@ bool Permitted(const SegmentHeader& header) {
          key[1] == header.job_key[1];
 }
 
-// Whether cross-memory reads are worth it between two cores of this machine. They may cost a quarter more than slots,
-// because they leave the sender free and need one wake-up a message and not one for every few slots. The difference
-// between machines is far larger (docs/performance.md).
-bool IsWorthwhile() {
-  const std::optional<CopyCosts> costs = MeasureCopies(kProbeBytes);
-  return costs.has_value() && costs->cross_memory_read * 4 < costs->through_slots * 5;
-}
-
 }  // namespace
 
 CrossMemoryReader::CrossMemoryReader(const Heap* heap, SingleCopy single_copy) : heap_(heap) {
-  std::map<int, bool> permitted;      // by process
-  std::optional<bool> is_worthwhile;  // measured once there is a process to read
+  std::map<int, bool> permitted;  // by process
   for (int pe = 0; pe < heap->n_pes(); ++pe) {
     bool reads = false;
     if (single_copy != SingleCopy::kOff && heap->IsLocal(pe)) {
@@ -81,10 +68,7 @@ CrossMemoryReader::CrossMemoryReader(const Heap* heap, SingleCopy single_copy) :
     } else if (single_copy != SingleCopy::kOff && heap->Reaches(pe)) {
       const auto [verdict, is_new] = permitted.emplace(heap->ProcessOf(pe), false);
       if (is_new) verdict->second = Permitted(heap->HeaderOf(pe));
-      if (verdict->second) {
-        if (!is_worthwhile.has_value()) is_worthwhile = single_copy == SingleCopy::kAlways || IsWorthwhile();
-        reads = *is_worthwhile;
-      }
+      reads = verdict->second;
     }
     reads_.push_back(reads);
   }

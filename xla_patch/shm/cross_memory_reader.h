@@ -1,8 +1,8 @@
 // Reads the private memory of other processes, so that a large message is copied once and not twice.
 //
-// Uses process_vm_readv(2) if the kernel permits it and if it is faster. The reader tests the permission once for every
-// process: it reads the job key out of that process's memory. It measures the speed once: a cross-memory read against
-// the two copies through a slot that it replaces (copy_costs.h). Between PEs of one process a read is a memcpy.
+// Uses process_vm_readv(2) if the kernel permits it. The reader tests that once for every process: it reads the job key
+// out of that process's memory. Whether a read is also faster is found out while the job runs
+// (thunks/cpu/protocol_choice.h). Between PEs of one process a read is a memcpy.
 #ifndef XLA_SHMEM_SHM_CROSS_MEMORY_READER_H_
 #define XLA_SHMEM_SHM_CROSS_MEMORY_READER_H_
 
@@ -35,7 +35,7 @@ class CrossMemoryReader {
 
   CrossMemoryReader(const Heap* heap, SingleCopy single_copy);
 
-  // Whether this process reads large messages out of the memory of `pe`.
+  // Whether this process may read large messages out of the memory of `pe`.
   bool Reads(int pe) const { return reads_[pe]; }
   // Copies the pieces from the memory of `pe`'s process.
   Outcome Read(int pe, const RemotePiece* pieces, size_t count) const;

@@ -28,7 +28,8 @@ void Job::RunPes(const std::function<void(int pe)>& body) {
 size_t Job::HeapBytes(const JobOptions& options) {
   // Mailboxes as large as in a large heap.
   const size_t mailboxes = Mailboxes::Bytes(Mailboxes::EagerBytes(size_t{1} << 40, options.n_pes), options.n_pes);
-  const size_t bytes = mailboxes + GrantBoard::Bytes(options.n_pes) + options.arena_bytes + options.reserve_bytes;
+  const size_t bytes = mailboxes + ProtocolChoice::Bytes() + GrantBoard::Bytes(options.n_pes) + options.arena_bytes +
+                       options.reserve_bytes;
   return (bytes + (256 << 10)) / shm::kPageBytes * shm::kPageBytes;
 }
 

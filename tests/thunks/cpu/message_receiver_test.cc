@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "tests/thunks/cpu/job.h"
@@ -43,6 +44,37 @@ TEST_CASE("A contribution that has been read waits no longer for its sender, red
   CHECK(sender.done());
   receiver.Consume(context, kBytes);
   CHECK_FALSE(receiver.WaitsForSender(context));
+}
+
+TEST_CASE("A receiver learns when the sender of a measured message began, whichever way it goes") {
+  JobOptions options;
+  options.single_copy = shm::SingleCopy::kAlways;
+  Job job(options);
+  constexpr size_t kBytes = 32 << 10;
+  std::vector<char> sent(kBytes, 7), got(kBytes);
+  Spans from, to;
+  from.Add(sent.data(), kBytes);
+  to.Add(got.data(), kBytes);
+  const PeContext &sending = job.context(0), &receiving = job.context(1);
+  BlockSet set;
+  REQUIRE(TakeBlocks(receiving, kBytes, 1, &set));
+  // 0: nobody measures. The channels have the same block, one after the other.
+  for (const auto& [reads, began] : {std::pair{true, 123}, {false, 456}, {true, 0}, {false, 0}}) {
+    CAPTURE(reads);
+    CAPTURE(began);
+    const MessageKey key{5, static_cast<uint64_t>(began + reads)};
+    MessageSender sender(1, key, from, /*overwritten=*/false);
+    MessageReceiver receiver(0, key, to);
+    sender.Choose(reads, began);
+    if (!reads) receiver.Grant(receiving, set.blocks[0], set.geometry);
+    CHECK(sender.Advance(sending, kBytes));
+    while (!receiver.done()) REQUIRE(receiver.Receive(receiving, kBytes));
+    CHECK(receiver.came_through_slots() == !reads);
+    CHECK(receiver.sender_began() == began);
+    CHECK(got == sent);
+    while (!sender.done()) sender.Advance(sending, kBytes);
+    receiver.Close(receiving);
+  }
 }
 
 TEST_CASE("A grant that mail makes needless wakes operations that wait for its record") {

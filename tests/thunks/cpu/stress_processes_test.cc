@@ -32,8 +32,10 @@ JobOptions OptionsFor(const StormPlan& plan, int processes) {
   JobOptions options;
   options.n_pes = processes;
   options.reserve_bytes = ReserveFor(plan, processes);
-  // Half of the runs use cross-memory reads, whether they are faster here or not.
-  options.single_copy = plan.seed % 2 == 0 ? shm::SingleCopy::kAlways : shm::SingleCopy::kOff;
+  // Half of the runs use cross-memory reads, whether they are faster here or not; of those, half try slots too.
+  options.single_copy = plan.seed % 2 != 0   ? shm::SingleCopy::kOff
+                        : plan.seed % 4 == 0 ? shm::SingleCopy::kAlways
+                                             : shm::SingleCopy::kAuto;
   return options;
 }
 

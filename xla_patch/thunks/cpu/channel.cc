@@ -7,6 +7,9 @@ namespace xla_shmem {
 namespace {
 
 uint64_t Load(const void* word) { return __atomic_load_n(static_cast<const uint64_t*>(word), __ATOMIC_ACQUIRE); }
+// Of the time in the signal line.
+constexpr size_t kBeganOffset = 8;
+
 void Store(void* word, uint64_t value) { __atomic_store_n(static_cast<uint64_t*>(word), value, __ATOMIC_RELEASE); }
 
 }  // namespace
@@ -16,6 +19,7 @@ bool ReceiveChannel::Open(const PeContext& context, int sender, const MessageKey
   XLA_SHMEM_INVARIANT(block_, ==, nullptr);
   XLA_SHMEM_INVARIANT(geometry.num_slots, >, 0U);
   Store(block, 0);
+  Store(block + kBeganOffset, 0);
   GrantRecord grant{};
   grant.key = key;
   grant.block_offset = static_cast<uint64_t>(block - context.heap->base(context.pe));
@@ -33,6 +37,8 @@ bool ReceiveChannel::Open(const PeContext& context, int sender, const MessageKey
 }
 
 uint64_t ReceiveChannel::Arrived() const { return Load(block_); }
+
+int64_t ReceiveChannel::SenderBegan() const { return static_cast<int64_t>(Load(block_ + kBeganOffset)); }
 
 const char* ReceiveChannel::Slot(uint64_t chunk) const {
   XLA_SHMEM_INVARIANT(chunk, <, Arrived());
@@ -66,6 +72,8 @@ char* SendChannel::FreeSlot() const {
   if (sent_ >= geometry_.num_slots && Load(credit_) + geometry_.num_slots <= sent_) return nullptr;
   return block_ + kSignalLine + sent_ % geometry_.num_slots * geometry_.slot_bytes;
 }
+
+void SendChannel::SetBegan(int64_t began) { Store(block_ + kBeganOffset, static_cast<uint64_t>(began)); }
 
 void SendChannel::Signal(const PeContext& context) {
   XLA_SHMEM_INVARIANT(block_, !=, nullptr);

@@ -1,7 +1,7 @@
 // A channel carries one message from one PE to another, in chunks, through slots that the receiver grants
 // (docs/protocol.md, "A channel").
 //
-//   receiver's block:  [arrived: one signal line][slot 0]...[slot n-1]
+//   receiver's block:  [arrived, and when the sender began: one signal line][slot 0]...[slot n-1]
 //   sender,   chunk m: wait credit > m - n;  put bytes into slot m mod n;  signal arrived := m + 1
 //   receiver, chunk m: wait arrived > m;  consume slot m mod n;  signal credit := m + 1
 //
@@ -33,6 +33,8 @@ class ReceiveChannel {
   // All chunks before this one have arrived, or were not needed; 0 if none has arrived.
   uint64_t Arrived() const;
   const char* Slot(uint64_t chunk) const;
+  // When the sender reached the operation; 0 if it did not look. Once a chunk has arrived.
+  int64_t SenderBegan() const;
   // All chunks before this one have been consumed: the sender may reuse their slots.
   void Credit(const PeContext& context, uint64_t chunk);
   // Withdraws the grant and gives the block back to the caller. Either all chunks have been consumed, or it must be
@@ -57,6 +59,8 @@ class SendChannel {
   uint64_t sent() const { return sent_; }
   // The slot of the next chunk, or null while there is no credit for it.
   char* FreeSlot() const;
+  // When this PE reached the operation. Before the first Signal.
+  void SetBegan(int64_t began);
   // Signals that the next chunk is in its slot.
   void Signal(const PeContext& context);
 

@@ -8,6 +8,7 @@
 
 #include "xla_patch/shm/copy.h"
 #include "xla_patch/shm/copy_timer.h"
+#include "xla_patch/shm/steady_clock.h"
 #include "xla_patch/types/invariant.h"
 
 namespace xla_shmem {
@@ -71,6 +72,8 @@ void CollectiveOperation::Receive(int pe, const MessageKey& key, Spans memory, i
   bytes_ = std::max(bytes_, memory.bytes());
   if (receives_.empty()) receives_.reserve(members_);
   receives_.push_back({MessageReceiver(pe, key, std::move(memory)), overwritten_send});
+  MessageReceiver& message = receives_.back().message;
+  if (way_ == ProtocolChoice::Way::kSlots && message.HasChoice(*context_)) message.ExpectSlots();
 }
 
 void CollectiveOperation::ReduceFrom(const std::vector<int>& group, const MessageKey& key, Reducer reducer,
@@ -108,20 +111,75 @@ bool CollectiveOperation::AdvanceForAWhile() {
 }
 
 bool CollectiveOperation::Poll() {
-  // A message that can only come through slots needs a grant at once: its sender may wait for it while this PE sends.
-  if (polls_ == 0 && AnyNeedsGrant()) OpenGrants();
+  if (polls_ == 0) {
+    ChooseProtocol();
+    // A message that can only come through slots needs a grant at once: its sender may wait for it while this PE sends.
+    if (AnyNeedsGrant()) OpenGrants();
+  }
   made_progress_ = false;
   do {
     made_progress_ |= AdvanceForAWhile();
     if (!local_copies_.empty()) made_progress_ |= RunLocalCopies();
-  } while (HasReceived() && DeclareMore());
-  // Before the sends are done: a peer may have no block to receive them, because another operation there holds it and
-  // waits for a block here.
-  if (HasReceived()) GiveBackBlocks();
+  } while (HasReceived() && DeclareMoreMessages());
+  if (HasReceived()) {
+    if (trial_.has_value()) RecordTrial(*trial_);
+    trial_.reset();
+    // Before the sends are done: a peer may have no block to receive them, because another operation there holds it and
+    // waits for a block here.
+    GiveBackBlocks();
+  }
   if (Finished()) return true;
   if (++polls_ >= kGrantDelayPolls) defer_grants_ = false;
   if (!defer_grants_ || AnyNeedsGrant()) OpenGrants();
   return false;
+}
+
+bool CollectiveOperation::DeclareMoreMessages() {
+  if (!DeclareMore()) return false;
+  if (!way_.has_value()) ChooseProtocol();
+  return true;
+}
+
+void CollectiveOperation::ChooseProtocol() {
+  if (bytes_ < kMinCrossMemoryReadBytes) return;
+  size_t largest = 0;
+  for (const Sending& sending : sends_) {
+    if (sending.message.HasChoice(*context_)) largest = std::max(largest, sending.message.total());
+  }
+  ForEachReceiver([&](const MessageReceiver& message) {
+    if (message.HasChoice(*context_)) largest = std::max(largest, message.total());
+  });
+  if (largest == 0) return;
+  const auto [way, is_trial, is_measured] = context_->protocol_choice->Decide(op_, largest, key_);
+  way_ = way;
+  const int64_t now = is_trial ? shm::SteadyNanoseconds() : 0;
+  if (is_measured) trial_ = Trial{way, largest, now};
+  for (Sending& sending : sends_) {
+    if (sending.message.HasChoice(*context_)) sending.message.Choose(way == ProtocolChoice::Way::kReads, now);
+  }
+  if (way == ProtocolChoice::Way::kReads) return;
+  const auto expect = [&](auto& entry) {
+    if (entry.message.HasChoice(*context_)) entry.message.ExpectSlots();
+  };
+  std::for_each(receives_.begin(), receives_.end(), expect);
+  if (reducer_.has_value()) {
+    std::for_each(reducer_->contributions().begin(), reducer_->contributions().end(), expect);
+  }
+}
+
+// Only receivers measure, from when both ends were there: a sender through slots is done before its bytes have come.
+void CollectiveOperation::RecordTrial(const Trial& trial) const {
+  const int64_t now = shm::SteadyNanoseconds();
+  const bool by_slots = trial.way == ProtocolChoice::Way::kSlots;
+  int64_t begin = trial.began;
+  bool any = false, is_pure = true;  // a peer may have chosen otherwise, and a read may have been refused
+  ForEachReceiver([&](const MessageReceiver& message) {
+    if (!message.HasChoice(*context_)) return;
+    any = true;
+    is_pure &= message.sender_began() != 0 && message.came_through_slots() == by_slots;
+    begin = std::max(begin, message.sender_began());
+  });
+  if (any && is_pure) context_->protocol_choice->Record(op_, trial.bytes, trial.way, now - begin);
 }
 
 bool CollectiveOperation::RunLocalCopies() {

@@ -21,6 +21,7 @@
 #include "xla_patch/thunks/cpu/message_receiver.h"
 #include "xla_patch/thunks/cpu/message_sender.h"
 #include "xla_patch/thunks/cpu/pe_context.h"
+#include "xla_patch/thunks/cpu/protocol_choice.h"
 #include "xla_patch/thunks/cpu/reducer.h"
 #include "xla_patch/types/collective_op.h"
 
@@ -127,6 +128,19 @@ class CollectiveOperation : public Operation {
     size_t bytes;
   };
 
+  // An execution that is measured.
+  struct Trial {
+    ProtocolChoice::Way way;
+    size_t bytes;   // of its largest message
+    int64_t began;  // when this PE reached it
+  };
+
+  // DeclareMore, and decides how its messages go.
+  bool DeclareMoreMessages();
+  // Decides how messages go that could go either way.
+  void ChooseProtocol();
+  // Everything has come.
+  void RecordTrial(const Trial& trial) const;
   bool AdvanceOnce();
   bool AdvanceForAWhile();
   // True if the copies ran.
@@ -153,6 +167,8 @@ class CollectiveOperation : public Operation {
   std::optional<Reducer> reducer_;
   bool reduction_overwrites_sends_ = false;
 
+  std::optional<ProtocolChoice::Way> way_;  // of messages with a choice, once there was one
+  std::optional<Trial> trial_;
   std::vector<BlockSet> blocks_;
   bool short_of_blocks_ = false;
   bool made_progress_ = false;

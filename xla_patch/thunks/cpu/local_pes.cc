@@ -12,6 +12,7 @@ Result<std::unique_ptr<LocalPes>> LocalPes::Create(const Options& options, shm::
   const size_t eager_bytes = Mailboxes::EagerBytes(heap->bytes(), n_pes);
   const size_t board = heap->Allocate(GrantBoard::Bytes(n_pes));
   const size_t mailbox = heap->Allocate(Mailboxes::Bytes(eager_bytes, n_pes));
+  const size_t choices = heap->Allocate(ProtocolChoice::Bytes());
   size_t arena_bytes = options.arena_bytes, reserve_bytes = options.reserve_bytes;
   if (arena_bytes == 0) {
     // Three quarters for slots, one quarter for the smallest slots (docs/protocol.md, "No deadlock").
@@ -24,11 +25,14 @@ Result<std::unique_ptr<LocalPes>> LocalPes::Create(const Options& options, shm::
   }
   const size_t reserve = heap->Allocate(reserve_bytes);
   const size_t arena = heap->Allocate(arena_bytes);
-  if (board == SIZE_MAX || mailbox == SIZE_MAX || reserve == SIZE_MAX || arena == SIZE_MAX) {
+  if (board == SIZE_MAX || mailbox == SIZE_MAX || choices == SIZE_MAX || reserve == SIZE_MAX || arena == SIZE_MAX) {
     return Status::Error("a symmetric heap of " + std::to_string(heap->bytes()) + " bytes a PE is too small for " +
                          std::to_string(n_pes) + " PEs: raise XLA_SHMEM_HEAP_SIZE (bytes a process)");
   }
-  std::unique_ptr<LocalPes> pes(new LocalPes(heap, options));
+  int first = 0;
+  while (!heap->Reaches(first)) ++first;
+  const bool has_choice = options.single_copy == shm::SingleCopy::kAuto;
+  std::unique_ptr<LocalPes> pes(new LocalPes(heap, options, has_choice ? heap->base(first) + choices : nullptr));
   pes->contexts_.resize(n_pes);
   const bool is_oversubscribed = heap->IsOversubscribed();
   const size_t llc_share = options.llc_share != 0 ? options.llc_share : shm::LlcShare(heap->ReachablePes());
@@ -45,9 +49,10 @@ Result<std::unique_ptr<LocalPes>> LocalPes::Create(const Options& options, shm::
       // Rows begin as zeros. A store would take memory for each.
       if (pes->cross_memory_reader_.Reads(sender)) mailboxes->AdvertiseDirectReads(sender, true);
     }
-    pes->contexts_[pe] = std::make_unique<PeContext>(PeContext{
-        heap, pe, mailboxes, pes->boards_.back().get(), &pes->peer_operations_, slots, reserve_pool,
-        &pes->cross_memory_reader_, is_oversubscribed, options.in_process ? &pes->meetings_ : nullptr, llc_share});
+    pes->contexts_[pe] = std::make_unique<PeContext>(
+        PeContext{heap, pe, mailboxes, pes->boards_.back().get(), &pes->peer_operations_, slots, reserve_pool,
+                  &pes->cross_memory_reader_, &pes->protocol_choice_, is_oversubscribed,
+                  options.in_process ? &pes->meetings_ : nullptr, llc_share});
   }
   return pes;
 }

@@ -13,6 +13,7 @@
 #include "xla_patch/thunks/cpu/mailboxes.h"
 #include "xla_patch/thunks/cpu/pe_context.h"
 #include "xla_patch/thunks/cpu/peer_operations.h"
+#include "xla_patch/thunks/cpu/protocol_choice.h"
 #include "xla_patch/thunks/cpu/slot_pool.h"
 #include "xla_patch/types/status.h"
 
@@ -39,9 +40,12 @@ class LocalPes {
   PeerOperations& peer_operations() { return peer_operations_; }
 
  private:
-  LocalPes(shm::Heap* heap, const Options& options) : cross_memory_reader_(heap, options.single_copy) {}
+  LocalPes(shm::Heap* heap, const Options& options, void* choices)
+      : cross_memory_reader_(heap, options.single_copy),
+        protocol_choice_(choices, heap->ProcessOf(heap->local_pes().front())) {}
 
   const shm::CrossMemoryReader cross_memory_reader_;
+  ProtocolChoice protocol_choice_;
   PeerOperations peer_operations_;
   InProcessMeetings meetings_;
   std::vector<std::unique_ptr<GrantBoard>> boards_;

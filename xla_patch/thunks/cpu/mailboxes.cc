@@ -54,7 +54,7 @@ Mailbox Mailboxes::Claim(int receiver, const MessageKey& key) {
 }
 
 void Mailboxes::Post(int receiver, const Mailbox& mailbox, const MessageKey& key, size_t bytes, size_t ready,
-                     MailboxProtocol protocol) {
+                     MailboxProtocol protocol, int64_t began) {
   MailboxEntry& entry = *mailbox.entry;
   XLA_SHMEM_INVARIANT(entry.state.load(std::memory_order_relaxed), ==, uint64_t{0});
   XLA_SHMEM_INVARIANT(ready, <=, bytes);
@@ -64,7 +64,10 @@ void Mailboxes::Post(int receiver, const Mailbox& mailbox, const MessageKey& key
   entry.execution.store(key.execution, std::memory_order_release);
   entry.bytes.store(bytes, std::memory_order_release);
   entry.ready.store(ready, std::memory_order_release);
-  if (protocol == MailboxProtocol::kCrossMemoryRead) entry.taken.store(0, std::memory_order_release);
+  if (protocol == MailboxProtocol::kCrossMemoryRead) {
+    entry.began.store(began, std::memory_order_release);
+    entry.taken.store(0, std::memory_order_release);
+  }
   const uint64_t number = posted_.fetch_add(1, std::memory_order_relaxed) + 1;
   entry.state.store(number << 2 | static_cast<uint64_t>(protocol), std::memory_order_release);
   claimed_[static_cast<size_t>(receiver) * kEntries + mailbox.number].store(false, std::memory_order_release);

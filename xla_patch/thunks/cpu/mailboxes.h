@@ -32,6 +32,7 @@ struct MailboxEntry {
   alignas(64) std::atomic<uint64_t> state;
   std::atomic<uint64_t> operation, execution, bytes;
   std::atomic<uint64_t> ready;  // cross-memory read: positions that may be read
+  std::atomic<int64_t> began;   // cross-memory read: when the sender reached the operation; 0 if it did not look
   // The receiver's line.
   alignas(64) std::atomic<uint64_t> taken;  // cross-memory read: positions that it has read, or kRefused
   std::atomic<uint32_t> reading;            // cross-memory read: its threads that read
@@ -71,7 +72,7 @@ class Mailboxes {
   // wakes the receiver. Free frees it after the receiver has read all.
   Mailbox Claim(int receiver, const MessageKey& key);
   void Post(int receiver, const Mailbox& mailbox, const MessageKey& key, size_t bytes, size_t ready,
-            MailboxProtocol protocol);
+            MailboxProtocol protocol, int64_t began = 0);
   void Free(const Mailbox& mailbox) { mailbox.entry->state.store(0, std::memory_order_release); }
   bool HasFreeMailbox(int receiver, const MessageKey& key) const;
 

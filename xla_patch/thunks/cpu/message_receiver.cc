@@ -31,6 +31,7 @@ bool MessageReceiver::DetermineProtocol(const PeContext& context) {
   if (!refused_) mailbox_ = FindMail(context, &protocol);
   if (!refused_ && mailbox_.entry != nullptr) {
     protocol_ = protocol == MailboxProtocol::kEager ? Protocol::kEager : Protocol::kCrossMemoryRead;
+    if (protocol_ == Protocol::kCrossMemoryRead) sender_began_ = mailbox_.entry->began.load(std::memory_order_acquire);
     if (channel_.open()) {
       channel_.Close(context);  // the sender needs no grant
       // An operation of this process may sleep because no record was free for its own grant.
@@ -41,6 +42,7 @@ bool MessageReceiver::DetermineProtocol(const PeContext& context) {
   if (block_ == nullptr) return false;
   if (!channel_.open() && !channel_.Open(context, sender_, key_, block_, geometry_, consumed_)) return false;
   if (channel_.Arrived() == 0) return false;
+  sender_began_ = channel_.SenderBegan();
   protocol_ = Protocol::kSlots;
   return true;
 }
@@ -171,7 +173,12 @@ void MessageReceiver::RefuseCrossMemoryRead(const PeContext& context) {
 
 bool MessageReceiver::NeedsGrant(const PeContext& context) const {
   if (!MayNeedGrant() || total() <= context.mailboxes->eager_bytes()) return false;
-  return total() < kMinCrossMemoryReadBytes || !context.cross_memory_reader->Reads(sender_);
+  return expects_slots_ || total() < kMinCrossMemoryReadBytes || !context.cross_memory_reader->Reads(sender_);
+}
+
+bool MessageReceiver::HasChoice(const PeContext& context) const {
+  return total() >= kMinCrossMemoryReadBytes && context.cross_memory_reader->Reads(sender_) &&
+         !context.heap->IsLocal(sender_);
 }
 
 void MessageReceiver::Grant(const PeContext& context, char* block, const Geometry& geometry) {

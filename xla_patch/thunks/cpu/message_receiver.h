@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -36,6 +37,14 @@ class MessageReceiver {
   void Consume(const PeContext& context, size_t end);
   // Copies the positions below `limit` that have arrived to their destination. True if it made progress.
   bool Receive(const PeContext& context, size_t limit);
+
+  // Whether the sender has a choice between a cross-memory read and slots.
+  bool HasChoice(const PeContext& context) const;
+  // The sender is likely to choose slots.
+  void ExpectSlots() { expects_slots_ = true; }
+  bool came_through_slots() const { return protocol_ == Protocol::kSlots; }
+  // When the sender reached the operation; 0 if it did not look, or nothing has come.
+  int64_t sender_began() const { return sender_began_; }
 
   // True if the sender cannot proceed without a grant. As long as its protocol is not known, it may need one.
   bool NeedsGrant(const PeContext& context) const;
@@ -70,6 +79,8 @@ class MessageReceiver {
   Protocol protocol_ = Protocol::kUndecided;
   Mailbox mailbox_;
   bool refused_ = false;  // the message comes through slots
+  bool expects_slots_ = false;
+  int64_t sender_began_ = 0;
   char* block_ = nullptr;
   Geometry geometry_{};
   ReceiveChannel channel_;

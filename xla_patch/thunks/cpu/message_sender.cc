@@ -28,15 +28,23 @@ bool MessageSender::ChooseProtocol(const PeContext& context, size_t ready) {
     if (ready < total()) return false;  // it is sent as a whole
     if (SendEager(context)) return true;
   } else {
-    if (!may_be_read_.has_value()) {
-      may_be_read_ = !overwritten_ && total() >= kMinCrossMemoryReadBytes && context.mailboxes->IsReadBy(receiver_);
-    }
+    if (!may_be_read_.has_value()) may_be_read_ = MayBeRead(context);
     if (*may_be_read_ && OfferCrossMemoryRead(context, ready)) return true;
   }
   if (!channel_.Open(context, receiver_, key_)) return false;
   protocol_ = Protocol::kSlots;
+  if (began_ != 0) channel_.SetBegan(began_);
   AdvanceThroughSlots(context, ready);
   return true;
+}
+
+bool MessageSender::MayBeRead(const PeContext& context) const {
+  return !overwritten_ && total() >= kMinCrossMemoryReadBytes && context.mailboxes->IsReadBy(receiver_);
+}
+
+bool MessageSender::HasChoice(const PeContext& context) const {
+  // Between PEs of one process a read is a memcpy, and always faster.
+  return MayBeRead(context) && !context.heap->IsLocal(receiver_);
 }
 
 bool MessageSender::SendEager(const PeContext& context) {
@@ -54,7 +62,7 @@ bool MessageSender::OfferCrossMemoryRead(const PeContext& context, size_t ready)
   if (mailbox_.entry == nullptr) return false;
   auto** addresses = reinterpret_cast<char**>(mailbox_.data);
   for (size_t i = 0; i < memory_.count(); ++i) addresses[i] = memory_.memory(i);
-  context.mailboxes->Post(receiver_, mailbox_, key_, total(), ready, MailboxProtocol::kCrossMemoryRead);
+  context.mailboxes->Post(receiver_, mailbox_, key_, total(), ready, MailboxProtocol::kCrossMemoryRead, began_);
   protocol_ = Protocol::kCrossMemoryRead;
   return true;
 }

@@ -10,6 +10,7 @@
 #define XLA_SHMEM_THUNKS_CPU_MESSAGE_SENDER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -35,6 +36,15 @@ class MessageSender {
   size_t taken() const { return taken_; }
   bool done() const { return taken_ == memory_.total() && protocol_ != Protocol::kCrossMemoryRead; }
 
+  // Whether it may travel by a cross-memory read or through slots, as the sender likes. Before the first Advance.
+  bool HasChoice(const PeContext& context) const;
+  // Of a message with a choice, before the first Advance: how it goes, and when this PE reached the operation; 0:
+  // nobody measures.
+  void Choose(bool reads, int64_t began) {
+    may_be_read_ = reads;
+    began_ = began;
+  }
+
   // Sends as many of the first `ready` positions as possible. True if it made progress.
   bool Advance(const PeContext& context, size_t ready);
 
@@ -49,6 +59,7 @@ class MessageSender {
  private:
   enum class Protocol { kUndecided, kCrossMemoryRead, kSlots };
 
+  bool MayBeRead(const PeContext& context) const;
   bool ChooseProtocol(const PeContext& context, size_t ready);
   bool SendEager(const PeContext& context);
   bool OfferCrossMemoryRead(const PeContext& context, size_t ready);
@@ -60,6 +71,7 @@ class MessageSender {
   Spans memory_;
   const bool overwritten_;
   std::optional<bool> may_be_read_;  // set at the first choice of a protocol
+  int64_t began_ = 0;
   Protocol protocol_ = Protocol::kUndecided;
   size_t taken_ = 0;
   Mailbox mailbox_;      // of kCrossMemoryRead
