@@ -67,7 +67,7 @@ void GpuJob::SetPackets(const gpu::LaneLayout& lanes, gpu::LaneUse use, char* la
   const size_t slots = size_t{2} * lanes.lanes() * (lanes.n_pes() - 1);
   for (size_t i = 0; i < slots * of_slot; ++i) {
     const size_t parity = i / of_slot % 2;
-    packets[i] = gpu::TaggedWord(0xdeadbeef, 4 + parity + 2 * (i % 8));
+    packets[i] = gpu::TaggedWord(0xdeadbeef, 4 + parity + 2 * (i / 2 % 8));
   }
 }
 
