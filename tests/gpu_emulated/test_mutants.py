@@ -293,9 +293,17 @@ class Sources(SourceCopy):
                 )
                 for pe in range(PES)
             ]
-            # A PE whose peer has ended waits for its deadline, and ends.
-            ended = [pe.communicate(timeout=100)[1] for pe in pes]
+            ended = [_end(pe) for pe in pes]
         return [(pe.returncode, errors) for pe, errors in zip(pes, ended, strict=True)]
+
+
+def _end(pe: subprocess.Popen[str]) -> str:
+    """What a PE says. One whose peer has ended waits for its deadline, and ends; one that does not is killed."""
+    try:
+        return pe.communicate(timeout=100)[1]
+    except subprocess.TimeoutExpired:
+        pe.kill()
+        return f"{pe.communicate()[1]}\nit has not ended within 100 s"
 
 
 @pytest.fixture(scope="module")
