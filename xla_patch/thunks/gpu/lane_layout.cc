@@ -48,7 +48,7 @@ size_t LaneLayout::packet_slot_bytes() const {
 size_t LaneLayout::packets_bytes() const { return lanes_ * SlotsOfLane(n_pes_) * packet_slot_bytes(); }
 
 void LaneLayout::SetPackets(size_t limit, size_t bytes) {
-  const size_t slots = 2 * lanes_ * SlotsOfLane(n_pes_);  // of both sets
+  const size_t slots = size_t{2} * lanes_ * SlotsOfLane(n_pes_);  // of both sets
   const size_t slot = std::min(bytes / kPartOfPackets, kMaxPacketBytes) / slots;
   const size_t fits = slot < kPacketHeadBytes ? 0 : (slot - kPacketHeadBytes) / kPacketExpansion;
   packet_share_ = std::min(limit / lanes_, fits) / kPackBytes * kPackBytes;
