@@ -31,6 +31,8 @@ _FENCE = re.compile(r"^\s*(?:@%p\d+ )?(?:st\.release|fence\.(?:acq_rel|sc)|memba
 #: It forgets the first-level cache.
 _ACQUIRE = re.compile(r"^\s*(?:@%p\d+ )?(?:ld|atom)\.acquire", re.M)
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
+#: The head of a kernel or of a function that kernels call.
+_HEAD = re.compile(r"^(?:\.\w+ )*\.(?:entry|func)\b", re.M)
 _THREADS = re.compile(r"\.maxntid (\d+)")
 _FACTS = re.compile(r"Compiling entry function '(\w+)'(.*?)(?=Compiling entry function|\Z)", re.S)
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -113,10 +115,10 @@ def _account(architecture: int, kernel: str, said: str, body: str) -> Account:
 
 
 def _bodies(ptx: str) -> dict[str, str]:
-    """The PTX of each kernel, without the functions that it calls, which copy or reduce and order nothing."""
-    starts = [*_ENTRY.finditer(ptx)]
-    ends = [start.start() for start in starts[1:]] + [len(ptx)]
-    return {start.group(1): ptx[start.end() : end] for start, end in zip(starts, ends, strict=True)}
+    """The PTX of each kernel, without the functions that it calls: they copy, reduce, or end a long wait."""
+    heads = [head.start() for head in _HEAD.finditer(ptx)]
+    ends = dict(zip(heads, [*heads[1:], len(ptx)], strict=True))
+    return {start.group(1): ptx[start.end() : ends[start.start()]] for start in _ENTRY.finditer(ptx)}
 
 
 def _ptx(source: str, architecture: int) -> str:

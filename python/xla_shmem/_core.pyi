@@ -769,6 +769,7 @@ def gpu_start(
     permute: str = "auto",
     multiprocessors: int = 0,
     multimem: bool = False,
+    pcie: bool = False,
     timed: bool = False,
 ) -> int:
     """Joins the NVSHMEM world and allocates the symmetric arena, filled with zeros.
@@ -786,6 +787,7 @@ def gpu_start(
       multiprocessors: SMs of the smallest GPU of the world, which limit the blocks of kernels; 0: this GPU's. Equal on
         all PEs.
       multimem: whether to look for multicast memory, for :func:`gpu_use_multimem`. Equal on all PEs.
+      pcie: whether two PEs reach each other over PCIe alone, so that fewer messages go in packets. Equal on all PEs.
       timed: whether to measure on the device when collectives begin and end, for :func:`gpu_observe`.
 
     Returns:

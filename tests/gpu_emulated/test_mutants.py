@@ -1,9 +1,9 @@
 """Mistakes planted in a copy of our sources are found on the emulator, and the sources as they are pass the same runs.
 
-A fence that is left out is not found: the emulator's memory needs none. A mistake is a text that stands once in a file,
-and its replacement. A run is a job of two PEs without JAX
+A mistake is a text that stands once in a file, and its replacement. A run is a job of two PEs without JAX
 (mutants/worker.cc) with a seed, which orders the emulator's work and chooses the sizes. A mistake counts as found if a
-run ends with wrong elements, with an error of the GPU path or its watchdog, or with the emulator's own abort.
+run ends with wrong elements, with an error of the GPU path or its watchdog, or with the emulator's own abort. What is
+left out before a load is not found: the emulator delays stores to other GPUs, and no loads.
 """
 
 from __future__ import annotations
@@ -95,11 +95,61 @@ MUTANTS = {
     ),
     "a lane forgets how many messages it has sent": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh",
-        "    ForPeers([&](int member) { *Sent(member) = messages_[member]; });\n",
+        "    ForPeers([&](int member) { *Sent(sent_, member) = messages_[member]; });\n",
         "",
     ),
     "messages take turns in one slot": Mutant(
-        "nvshmem/gpu/kernels/exchange.cuh", "(index * 2 + message % 2)", "(index * 2)"
+        "nvshmem/gpu/kernels/exchange.cuh", "return pair * 2 + message % 2;", "return pair * 2;"
+    ),
+    "a word is stored without release": Mutant(
+        "nvshmem/gpu/kernels/platform.cuh", "st.release.sys.global.u64", "st.relaxed.sys.global.u64"
+    ),
+    "a word is released for the own GPU alone": Mutant(
+        "nvshmem/gpu/kernels/platform.cuh", "st.release.sys.global.u64", "st.release.gpu.global.u64"
+    ),
+    "packets are stored in halves": Mutant(
+        "nvshmem/gpu/kernels/platform.cuh",
+        'asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(words), "l"(first), "l"(second)'
+        ' : "memory");',
+        'asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(words), "r"(NumberOfWord(first)),'
+        ' "r"(TagOfWord(first)), "r"(NumberOfWord(second)), "r"(TagOfWord(second)) : "memory");',
+    ),
+    "a pair of packets is taken for whole": Mutant(
+        "nvshmem/gpu/kernels/packets.cuh", " || NumberOfWord(seen.second) != number;", ";"
+    ),
+    "bytes of packets are taken before their numbers": Mutant(
+        "nvshmem/gpu/kernels/packets.cuh",
+        "NumberOfWord(seen.first) != number || NumberOfWord(seen.second) != number;",
+        "false;",
+    ),
+    "packets keep the number of the message before": Mutant(
+        "nvshmem/gpu/kernels/packets.cuh",
+        "TaggedWord(arguments_.tag, messages_[member] + 1);",
+        "TaggedWord(arguments_.tag, messages_[member]);",
+    ),
+    "packets are sent before their slot is empty": Mutant(
+        "nvshmem/gpu/kernels/packets.cuh", "      if (TagOfWord(messages_[member]) != 0) AwaitHead(member);\n", ""
+    ),
+    "a PE that receives nothing takes its packets for read": Mutant(
+        "nvshmem/gpu/kernels/packets.cuh",
+        "      if (!Receives(member)) return;\n      AwaitHead(member);\n",
+        "      if (Receives(member)) AwaitHead(member);\n",
+    ),
+    "a word of packets changes while threads look at it": Mutant(
+        "nvshmem/gpu/kernels/packets.cuh", "    __syncthreads();  // until here other threads look at the words\n", ""
+    ),
+    "a PE with nothing to send sends no packet": Mutant(
+        "nvshmem/gpu/kernels/packets.cuh",
+        "      StorePairRelaxed(slot, messages_[member], messages_[member]);\n",
+        "      if (arguments_.send_to != kNoMember) StorePairRelaxed(slot, messages_[member], messages_[member]);\n",
+    ),
+    "packets are reduced before all have come": Mutant(
+        "nvshmem/gpu/kernels/kernels.cu", "    if (kReduces) {\n      __syncthreads();\n", "    if (kReduces) {\n"
+    ),
+    "lanes share their slots of packets": Mutant(
+        "nvshmem/gpu/kernels/exchange.cuh",
+        "SlotIndex(owner, sender, message) * lanes.packet_slot_bytes);",
+        "SlotIndex(owner, sender, message) % 2 * lanes.packet_slot_bytes);",
     ),
     "a result of the switch stays on the PE that reduced it": Mutant(
         "nvshmem/gpu/kernels/multimem.cuh", "    if (kOnAllPes) {\n", "    if (false) {\n"
@@ -243,9 +293,17 @@ class Sources(SourceCopy):
                 )
                 for pe in range(PES)
             ]
-            # A PE whose peer has ended waits for its deadline, and ends.
-            ended = [pe.communicate(timeout=100)[1] for pe in pes]
+            ended = [_end(pe) for pe in pes]
         return [(pe.returncode, errors) for pe, errors in zip(pes, ended, strict=True)]
+
+
+def _end(pe: subprocess.Popen[str]) -> str:
+    """What a PE says. One whose peer has ended waits for its deadline, and ends; one that does not is killed."""
+    try:
+        return pe.communicate(timeout=100)[1]
+    except subprocess.TimeoutExpired:
+        pe.kill()
+        return f"{pe.communicate()[1]}\nit has not ended within 100 s"
 
 
 @pytest.fixture(scope="module")

@@ -43,4 +43,9 @@ CHECKED = [
     Bounds("gpu/lanes.pml", ("OPERATIONS=4", "FIRST=1", "STEP=2")),
     Bounds("gpu/lanes.pml", ("MAY_FAIL=1", "FIRST=2", "STEP=3", "OPERATIONS=2", "CHUNKS=1")),
     Bounds("gpu/lanes.pml", ("MAY_FAIL=1", "FIRST=3", "STEP=3", "OPERATIONS=2", "CHUNKS=1")),
+    Bounds("gpu/packets.pml"),
+    Bounds("gpu/packets.pml", ("FIRST=1",)),
+    Bounds("gpu/packets.pml", ("FIRST=2",)),
+    Bounds("gpu/packets.pml", ("ALL_BOTH=1",)),
+    Bounds("gpu/packets.pml", ("MAY_FAIL=1", "OPERATIONS=2")),
 ]

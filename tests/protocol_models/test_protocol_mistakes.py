@@ -49,6 +49,8 @@ WAITS_COPIES = Bounds("cpu/waits.pml", ("COPIES=1",), polls=True)
 RINGS = Bounds("gpu/rings.pml")
 COPIED_RINGS = Bounds("gpu/rings.pml", ("COPIES=1",))
 LANES = Bounds("gpu/lanes.pml", ("OPERATIONS=4",))
+PACKETS = Bounds("gpu/packets.pml")
+PACKETS_BOTH = Bounds("gpu/packets.pml", ("ALL_BOTH=1",))
 
 MISTAKES = {
     # Grants, credits and slots.
@@ -285,6 +287,48 @@ MISTAKES = {
     "a lane does not look for orders of the watchdog": Mistake(
         Bounds("gpu/lanes.pml", ("MAY_FAIL=1", "OPERATIONS=2", "CHUNKS=1")),
         "  :: order[me] -> goto trapped\n",
+        "",
+        STUCK,
+    ),
+    # Packets.
+    "a packet is torn": Mistake(
+        PACKETS_BOTH, "  :: atomic { is_flying[place] -> Deliver() }", "  :: is_flying[place] -> Deliver()"
+    ),
+    "a packet has no number": Mistake(
+        PACKETS_BOTH,
+        "  Settle(1);\n  if\n  :: LARGE(message) -> Settle(2)",
+        "  AwaitHead();\n  if\n  :: assert(slot[AT(me, message, 1)].bytes == operation + 1); false -> Settle(2)",
+    ),
+    "a message takes the number of the one before": Mistake(
+        PACKETS, "  message++;\n", "  message = (operation == 4 -> message : message + 1);\n"
+    ),
+    "a PE does not wait until its slot is empty": Mistake(
+        PACKETS, "  :: awaits -> AwaitHead()\n", "  :: awaits -> skip\n", STUCK
+    ),
+    "a PE that receives nothing notes that it has heard": Mistake(
+        PACKETS, "  :: RECEIVES -> AwaitHead(); awaits = false\n  :: else -> skip\n", "  :: true -> awaits = false\n"
+    ),
+    "a pair has one slot of packets": Mistake(PACKETS, "#define SLOTS 2\n", "#define SLOTS 1\n", STUCK),
+    "slots are never renewed": Mistake(PACKETS_BOTH, "  :: message % (WRAP / 2) < 2 -> Renew()\n", ""),
+    "one of two slots is renewed": Mistake(PACKETS_BOTH, "message % (WRAP / 2) < 2", "message % (WRAP / 2) < 1"),
+    "slots are renewed with the awaited number": Mistake(
+        PACKETS_BOTH, "NUMBER(message + WRAP - 2), 0)", "NUMBER(message), 0)"
+    ),
+    "slots are renewed behind the message": Mistake(
+        PACKETS_BOTH,
+        "     :: SENDS -> Send()\n",
+        "     :: SENDS -> Send(); if :: message % (WRAP / 2) < 2 -> Renew() :: else -> skip fi\n",
+        STUCK,
+    ),
+    "a PE with nothing to send sends no head": Mistake(
+        PACKETS,
+        "  Store(AT(PEER, message, 0), NUMBER(message), operation + 1)\n",
+        "  if :: SENDS -> Store(AT(PEER, message, 0), NUMBER(message), operation + 1) :: else -> skip fi\n",
+        STUCK,
+    ),
+    "a lane that waits for a packet does not look for orders": Mistake(
+        Bounds("gpu/packets.pml", ("MAY_FAIL=1", "OPERATIONS=2")),
+        "    :: order[me] -> goto trapped\n",
         "",
         STUCK,
     ),

@@ -108,6 +108,11 @@ def place_gpus(
     return places
 
 
+def any_over_pcie(gpus: Sequence[GpuFacts]) -> bool:
+    """Returns whether two of the GPUs, all of one host or fabric, reach each other over PCIe alone."""
+    return any(_link(a, b) == "pcie" for a, b in itertools.combinations(gpus, 2))
+
+
 def _members(processes: Sequence[ProcessFacts], devices: Sequence[int]) -> list[_Member]:
     hosts = list(dict.fromkeys(facts.host for facts in processes))
     unreadable: dict[str, str] = {}

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from xla_shmem import _core
 from xla_shmem.gpu import libraries
 from xla_shmem.gpu.kernels import KernelError, load_kernels
-from xla_shmem.gpu.nvlink_domains import GpuPlace, place_gpus
+from xla_shmem.gpu.nvlink_domains import GpuPlace, any_over_pcie, place_gpus
 from xla_shmem.gpu.nvshmem_worlds import World, nvshmem_worlds, why_world_cannot_start
 from xla_shmem.gpu.process_facts import Announcement, ProcessFacts, read_process_facts
 from xla_shmem.options import Options
@@ -266,6 +266,7 @@ class GpuJob:
                 permute=self._carrier_of_permutes(world, announced),
                 multiprocessors=min(announced[process].multiprocessors for process in world.processes),
                 multimem=multicast,
+                pcie=any_over_pcie([facts[process].gpus[0] for process in world.processes]),
                 timed=bool(self._options.stats or self._options.trace),
             )
             self._observe(facts)

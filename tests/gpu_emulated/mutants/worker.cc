@@ -110,7 +110,8 @@ class Run {
     for (int round = 0; round < kRounds; ++round) {
       // Even: an exchange has two parts.
       const bool is_large = round == 0 || random_() % 3 == 0;
-      const size_t count = 2 * (is_large ? 10000 + random_() % 75000 : 1 + random_() % 1000);
+      const size_t small = 1 + random_() % (random_() % 2 == 0 ? 1000 : 120);  // the smallest go in packets
+      const size_t count = 2 * (is_large ? 10000 + random_() % 75000 : small);
       constexpr Kind kKinds[] = {Kind::kRing,     Kind::kChain,     Kind::kSum,
                                  Kind::kExchange, Kind::kBroadcast, Kind::kRagged};
       started.push_back(Make(count, round, round == 0 ? Kind::kRing : kKinds[random_() % std::size(kKinds)]));

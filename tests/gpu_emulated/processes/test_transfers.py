@@ -20,6 +20,7 @@ CASES = (
     "transfers_in_flight_are_joined_in_another_order",
     "all_reduces_of_all_types",
     "all_reduces_of_several_sizes_in_place_and_as_one_call",
+    "small_messages_follow_each_other",
 )
 
 _IN_SWITCH = re.compile(r"cuLaunchKernel switch_reduction ")
@@ -128,3 +129,14 @@ def test_the_switch_reduces_what_it_can_if_it_is_there_and_asked_for(
     assert len(_IN_SWITCH.findall(said)) == expected
     told = said.count("process 0 has no multicast memory")
     assert told == (1 if job.reduce == "multimem" and not in_switch else 0)
+
+
+@pytest.mark.timeout(300)
+@ALL_JOBS
+def test_small_messages_go_in_packets_and_large_ones_through_slots(
+    job: Job, outcomes: Callable[[Job], tuple[list[dict[str, str]], str]]
+) -> None:
+    _, said = outcomes(job)
+    for kernel in ("move", "reduce"):
+        assert f"cuLaunchKernel {kernel}_packets <<<" in said
+        assert f"cuLaunchKernel {kernel} <<<" in said

@@ -246,6 +246,27 @@ def all_reduces_of_several_sizes_in_place_and_as_one_call(pe: Pe) -> None:
         check_all_reduce(pe, "max", "bf16", 9000, group, in_place=True, whole=True)
 
 
+@case
+def small_messages_follow_each_other(pe: Pe) -> None:
+    """In packets up to some hundred bytes or 2 KiB, by the number of PEs."""
+    sizes = (4, 1, 260, 9, 600, 1999, 1000, 17, 2048, 2060, 3, 1030, 4096, 700, 8)
+    rounds = []
+    for salt, size in enumerate(sizes * 2):
+        operand = pe.cuda.upload(values(pe.me, "u8", size, salt))
+        moved, total = pe.buffers([np.zeros(size, np.uint8)] * 2)
+        # PE 0 only sends, and may be ahead of those that it sends to.
+        pairs, group = pe.ring()[: pe.n - salt % 2], pe.groups()[salt % 2]
+        pe.permute(pairs, [operand], [moved], [size], whole=True)
+        pe.all_reduce("sum", "u8", group, operand, total, size, whole=True)
+        rounds.append((salt, size, pairs, group, moved, total))
+    for salt, size, pairs, group, moved, total in rounds:
+        source = next((source for source, target in pairs if target == pe.me), None)
+        want = np.zeros(size, np.uint8) if source is None else values(source, "u8", size, salt)
+        assert pe.read(moved, want).tobytes() == want.tobytes(), f"round {salt}: permute of {size} bytes"
+        inputs = np.stack([values(member, "u8", size, salt) for member in group])
+        check_reduced(pe, "sum", "u8", group, inputs, pe.read(total, want))
+
+
 def outcomes(pe: Pe) -> dict[str, str]:
     """Runs the cases up to the first that fails: its peers still wait in it."""
     found: dict[str, str] = {}

@@ -26,7 +26,8 @@ namespace emulator {
 namespace {
 
 bool MayKernelAccess(uint64_t address, size_t bytes, bool write, ptx::AccessibleRange* range) {
-  return MayAccess(address, bytes, write ? Use::kWrite : Use::kRead, WorkingDevice(), &range->begin, &range->end);
+  return MayAccess(address, bytes, write ? Use::kWrite : Use::kRead, WorkingDevice(), &range->begin, &range->end,
+                   &range->remote);
 }
 
 }  // namespace
@@ -101,16 +102,20 @@ CUresult CheckLaunch(CUfunction function, ptx::Dim grid, ptx::Dim block, unsigne
 // An attribute that a launch ignores here, or why the driver or the emulator does not take it.
 CUresult CheckAttribute(const CUlaunchAttribute& attribute, const char* kernel) {
   constexpr int kHopper = 90;
+  const auto needs_hopper = [&](const char* what) {
+    Complain("kernel %s: %s need compute capability 9.0", kernel, what);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  };
   switch (attribute.id) {
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
       return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+      // The kernel may begin before the one before it has ended, and need not.
+      return ComputeCapability() < kHopper ? needs_hopper("programmatic dependent launches") : CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      if (ComputeCapability() < kHopper) {
-        Complain("kernel %s: memory synchronization domains need compute capability 9.0", kernel);
-        return CUDA_ERROR_NOT_SUPPORTED;
-      }
+      if (ComputeCapability() < kHopper) return needs_hopper("memory synchronization domains");
       return attribute.value.memSyncDomain <= CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE ? CUDA_SUCCESS
                                                                                : CUDA_ERROR_INVALID_VALUE;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {

@@ -137,10 +137,11 @@ void CheckAccess(uint64_t address, size_t bytes, Use use, int device, const char
   }
 }
 
-bool MayAccess(uint64_t address, size_t bytes, Use use, int device, uint64_t* begin, uint64_t* end) {
+bool MayAccess(uint64_t address, size_t bytes, Use use, int device, uint64_t* begin, uint64_t* end, bool* remote) {
   const Lock lock(Global());
   const int needed = use == Use::kRead ? PROT_READ : PROT_WRITE;
   *begin = *end = 0;
+  *remote = false;
   // Neighbouring mappings may be used as one.
   for (auto at = Find(address); at != Ranges().end(); at = Ranges().find(*end)) {
     const Range& range = at->second;
@@ -148,6 +149,8 @@ bool MayAccess(uint64_t address, size_t bytes, Use use, int device, uint64_t* be
       const auto access = range.access.find(device);
       if (access == range.access.end() || (access->second & needed) == 0) return false;
     }
+    const Backing* const backing = range.backing.get();
+    *remote |= backing != nullptr && (backing->of_other_gpu || backing->device != device);
     if (*begin == 0) *begin = at->first;
     *end = at->first + range.bytes;
     if (address + bytes <= *end) return true;

@@ -75,8 +75,8 @@ enum class Use { kRead, kWrite };
 void CheckAccess(uint64_t address, size_t bytes, Use use, int device, const char* operation);
 
 // True if a kernel of `device` may use all of the memory; [*begin, *end) are then bytes around it for which the same
-// holds. Pageable host memory is not for kernels.
-bool MayAccess(uint64_t address, size_t bytes, Use use, int device, uint64_t* begin, uint64_t* end);
+// holds, and `*remote` whether another GPU has some of them. Pageable host memory is not for kernels.
+bool MayAccess(uint64_t address, size_t bytes, Use use, int device, uint64_t* begin, uint64_t* end, bool* remote);
 
 // The device whose work this thread runs, or that is current.
 int WorkingDevice();

@@ -21,10 +21,7 @@ size_t TotalMemory() {
   return bytes;
 }
 
-int ComputeCapability() {
-  static const int capability = static_cast<int>(Setting("COMPUTE_CAPABILITY", 85));
-  return capability;
-}
+int ComputeCapability() { return static_cast<int>(Setting("COMPUTE_CAPABILITY", 85)); }
 
 int Multiprocessors() {
   static const int count = static_cast<int>(Setting("MULTIPROCESSORS", 132));

@@ -1,4 +1,4 @@
-// Settings of the emulated machine, each an environment variable GPU_EMULATOR_<NAME>, read once.
+// Settings of the emulated machine, each an environment variable GPU_EMULATOR_<NAME>.
 #pragma once
 
 #include <cstddef>

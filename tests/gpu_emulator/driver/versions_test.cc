@@ -14,12 +14,18 @@ namespace {
 constexpr size_t kGranule = size_t{2} << 20;
 constexpr int kVersions[] = {12020, 12050, 12090, 13010};
 
-// The emulated driver has the version while this exists.
-struct Version {
-  explicit Version(int version) { setenv("GPU_EMULATOR_VERSION", std::to_string(version).c_str(), 1); }
-  ~Version() { unsetenv("GPU_EMULATOR_VERSION"); }
-  Version(const Version&) = delete;
-  Version& operator=(const Version&) = delete;
+// The emulated machine is so while this exists.
+class With {
+ public:
+  With(const char* setting, int value) : name_("GPU_EMULATOR_" + std::string(setting)) {
+    setenv(name_.c_str(), std::to_string(value).c_str(), 1);
+  }
+  ~With() { unsetenv(name_.c_str()); }
+  With(const With&) = delete;
+  With& operator=(const With&) = delete;
+
+ private:
+  const std::string name_;
 };
 
 CUdeviceptr MemoryOfCreate() {
@@ -44,7 +50,7 @@ TEST_CASE("Memory operations on memory of cuMemCreate came with CUDA 12.5, those
   const CUdeviceptr created = MemoryOfCreate(), allocated = gpu.Memory(64);
   for (const int number : kVersions) {
     CAPTURE(number);
-    const Version version(number);
+    const With version("VERSION", number);
     const CUresult expected = number < 12050 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     CHECK(cuStreamWriteValue64(stream, created, 7, 0) == expected);
     if (expected == CUDA_SUCCESS) {
@@ -80,7 +86,14 @@ TEST_CASE("A launch takes the attributes that its GPU has") {
   CHECK(launch(CU_LAUNCH_ATTRIBUTE_PRIORITY) == CUDA_SUCCESS);
   attribute.value.memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
   CHECK(launch(CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN) == CUDA_ERROR_NOT_SUPPORTED);
+  CHECK(launch(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) == CUDA_ERROR_NOT_SUPPORTED);
   CHECK(launch(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) == CUDA_ERROR_NOT_SUPPORTED);
+  {
+    const With capability("COMPUTE_CAPABILITY", 90);
+    CHECK(launch(CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN) == CUDA_SUCCESS);
+    CHECK(launch(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) == CUDA_SUCCESS);
+    CHECK(launch(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) == CUDA_ERROR_NOT_SUPPORTED);
+  }
   CHECK(cuStreamSynchronize(config.hStream) == CUDA_SUCCESS);
 }
 

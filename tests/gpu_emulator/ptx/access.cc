@@ -7,6 +7,7 @@
 
 #include "driver/device_view.h"
 #include "ptx/kernel.h"
+#include "ptx/stores_in_flight.h"
 
 namespace ptx {
 namespace {
@@ -38,7 +39,7 @@ bool InGlobals(const Kernel& kernel, uint64_t first, uint64_t end, AccessibleRan
 bool IsAllowed(const Grid& grid, uint64_t first, uint64_t end, bool write) {
   KnownRanges& known = *grid.known;
   const uint64_t generation = forgotten.load(std::memory_order_acquire);
-  if (known.generation != generation) known = KnownRanges{generation, {}, 0};
+  if (known.generation != generation) known = KnownRanges{generation, {}, 0, false};
   for (const AccessibleRange& range : known.ranges[write]) {
     if (Contains(range, first, end)) return true;
   }
@@ -47,6 +48,7 @@ bool IsAllowed(const Grid& grid, uint64_t first, uint64_t end, bool write) {
   AccessibleRange range;
   if (!InGlobals(*grid.kernel, first, end, &range) && !check(first, end - first, write, &range)) return false;
   known.ranges[write][known.next++ % KnownRanges::kSize] = range;
+  known.any_remote |= range.remote;
   return true;
 }
 
@@ -173,6 +175,18 @@ bool Resolve(Warp& warp, const Instruction& i, size_t bytes, bool write, char** 
   return CheckAddresses(warp, i, bytes, write, addresses);
 }
 
+bool IsRemote(const Warp& warp, const char* host) {
+  const KnownRanges& known = *warp.grid->known;
+  if (!known.any_remote) return false;
+  for (const bool write : {false, true}) {
+    for (const AccessibleRange& range : known.ranges[write]) {
+      if (!range.remote || host < emulator::DeviceView<char>(range.begin)) continue;
+      if (host < emulator::DeviceView<char>(range.end)) return true;
+    }
+  }
+  return false;
+}
+
 void SetMulticastMembers(MulticastMembers members) { multicast_members.store(members, std::memory_order_release); }
 
 bool ResolveMulticast(Warp& warp, uint64_t address, size_t bytes, int lane, std::vector<char*>* members) {
@@ -194,11 +208,16 @@ Space TakeAddressSpace(Decoding& decoding) {
   return Space::kGeneric;
 }
 
-bool TakeOrdering(Decoding& decoding) {
+Ordering TakeOrdering(Decoding& decoding) {
   decoding.Take("weak");
-  const bool ordered = decoding.TakeOneOf({"relaxed", "acquire", "release", "acq_rel", "volatile"}) >= 0;
-  decoding.TakeOneOf({"cta", "cluster", "gpu", "sys"});
-  return ordered;
+  const int ordered = decoding.TakeOneOf({"relaxed", "acquire", "release", "acq_rel", "volatile"});
+  const bool system = decoding.TakeOneOf({"cta", "cluster", "gpu", "sys"}) == 3;
+  const bool releases = ordered == 2 || ordered == 3;
+  return ordered < 0 ? Ordering::kNone : releases && system ? Ordering::kSystemRelease : Ordering::kAtomic;
+}
+
+void ReleaseStores(Warp& warp) {
+  ForActiveLanes(warp, [&](int lane) { warp.block->in_flight->Release(ThreadOf(warp, lane)); });
 }
 
 }  // namespace ptx

@@ -21,8 +21,16 @@ bool ResolveMulticast(Warp& warp, uint64_t address, size_t bytes, int lane, std:
 // The state space that the modifiers name, which are taken; generic if they name none.
 Space TakeAddressSpace(Decoding& decoding);
 
-// Takes the modifiers of memory ordering and scope. Every access here is atomic, of the widest scope, and at least as
-// ordered as the strongest of them. True if there is one.
-bool TakeOrdering(Decoding& decoding);
+// Whether the memory, which this launch may access, is another GPU's.
+bool IsRemote(const Warp& warp, const char* host);
+
+// Takes the modifiers of memory ordering and scope. Every access of this GPU's memory is atomic, of the widest scope,
+// and at least as ordered as the strongest of them.
+enum class Ordering : uint8_t { kNone, kAtomic, kSystemRelease };
+Ordering TakeOrdering(Decoding& decoding);
+
+// The stores to other GPUs that come before a release of the active lanes arrive.
+void ReleaseStores(Warp& warp);
+inline int ThreadOf(const Warp& warp, int lane) { return warp.number * kLanes + lane; }
 
 }  // namespace ptx

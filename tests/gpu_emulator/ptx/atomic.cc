@@ -3,6 +3,7 @@
 
 #include "ptx/access.h"
 #include "ptx/arithmetic.h"
+#include "ptx/stores_in_flight.h"
 
 namespace ptx {
 namespace {
@@ -86,6 +87,8 @@ void Atomic(Warp& warp, const Instruction& i) {
   using Word = Bits<sizeof(T)>;
   char* host[kLanes];
   if (!Resolve(warp, i, sizeof(T), true, host)) return;
+  if (i.mode == static_cast<uint8_t>(Ordering::kSystemRelease)) ReleaseStores(warp);
+  if (IsRemote(warp, host[__builtin_ctz(warp.active)])) warp.block->in_flight->DeliverAll();
   const T* const b = Lane<T>(warp, i.b);
   const T* const c = Lane<T>(warp, i.c);
   ForActiveLanes(warp, [&](int lane) {
@@ -150,7 +153,7 @@ Handler DecodeAtomic(Decoding& decoding) {
   Instruction& i = decoding.instruction();
   const Type type = decoding.TakeType();
   const Space space = TakeAddressSpace(decoding);
-  TakeOrdering(decoding);
+  i.mode = static_cast<uint8_t>(TakeOrdering(decoding));
   const int operation = decoding.TakeOneOf({"add", "exch", "cas", "min", "max", "and", "or", "xor", "inc", "dec"});
   // Narrow floats keep their denormals, and say so.
   if (IsFloat(type) && type != Type::kF32 && type != Type::kF64 && !decoding.Take("noftz")) return nullptr;

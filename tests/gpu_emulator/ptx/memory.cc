@@ -3,15 +3,15 @@
 
 #include "ptx/access.h"
 #include "ptx/arithmetic.h"
+#include "ptx/stores_in_flight.h"
 
 namespace ptx {
 namespace {
 
-enum AccessMode : uint8_t { kPlain, kOrdered };
-
+// Instruction::mode is an Ordering.
 template <typename T>
 T Read(const char* from, uint8_t mode) {
-  if (mode == kOrdered) return __atomic_load_n(reinterpret_cast<const T*>(from), __ATOMIC_SEQ_CST);
+  if (mode != 0) return __atomic_load_n(reinterpret_cast<const T*>(from), __ATOMIC_SEQ_CST);
   return *reinterpret_cast<const T*>(from);
 }
 
@@ -32,6 +32,8 @@ void Load(Warp& warp, const Instruction& i) {
   char* host[kLanes];
   const size_t count = i.vector.empty() ? 1 : i.vector.size();
   if (!Resolve(warp, i, sizeof(T) * count, false, host)) return;
+  // A thread sees its own stores.
+  if (IsRemote(warp, host[__builtin_ctz(warp.active)])) warp.block->in_flight->DeliverAll();
   if (i.vector.empty()) return LoadElements<T, R>(warp, i, host, i.d, 0);
   for (size_t k = 0; k < count; ++k) LoadElements<T, R>(warp, i, host, i.vector[k], k * sizeof(T));
 }
@@ -41,11 +43,16 @@ void Store(Warp& warp, const Instruction& i) {
   char* host[kLanes];
   const size_t count = i.vector.empty() ? 1 : i.vector.size();
   if (!Resolve(warp, i, sizeof(T) * count, true, host)) return;
+  const bool releases = i.mode == static_cast<uint8_t>(Ordering::kSystemRelease);
+  if (releases) ReleaseStores(warp);
   for (size_t k = 0; k < count; ++k) {
     const R* const values = Lane<R>(warp, i.vector.empty() ? i.b : i.vector[k]);
     ForActiveLanes(warp, [&](int lane) {
       auto* const to = reinterpret_cast<T*>(host[lane]) + k;
-      if (i.mode == kOrdered) {
+      if (!releases && IsRemote(warp, host[lane])) {
+        const auto bits = static_cast<uint64_t>(static_cast<T>(values[lane]));
+        warp.block->in_flight->Add(reinterpret_cast<char*>(to), bits, sizeof(T), ThreadOf(warp, lane));
+      } else if (i.mode != 0) {
         __atomic_store_n(to, static_cast<T>(values[lane]), __ATOMIC_SEQ_CST);
       } else {
         *to = static_cast<T>(values[lane]);
@@ -142,7 +149,7 @@ Handler DecodeAccess(Decoding& decoding) {
   if (space == Space::kParameter && IsCallParameter(decoding, address, &parameter, &bytes)) {
     return DecodeCallParameter(decoding, type, kWrite, parameter, bytes);
   }
-  i.mode = TakeOrdering(decoding) ? kOrdered : kPlain;
+  i.mode = static_cast<uint8_t>(TakeOrdering(decoding));
   TakeCacheHints(decoding);
   if (!kWrite) decoding.Take("nc");
   decoding.Address(address, space);
@@ -171,14 +178,18 @@ Handler DecodePrefetch(Decoding& decoding) {
   return DoNothing;
 }
 
-void Fence(Warp& /*warp*/, const Instruction& /*instruction*/) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+template <bool kReleases>
+void Fence(Warp& warp, const Instruction& /*instruction*/) {
+  if (kReleases) ReleaseStores(warp);
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
 
 Handler DecodeFence(Decoding& decoding) {
   // Memory has no caches by address here, so aliases need no more than any fence.
-  if (decoding.Take("proxy")) return decoding.Take("alias") ? Fence : nullptr;
-  decoding.TakeOneOf({"sc", "acq_rel", "acquire", "release"});
-  decoding.TakeOneOf({"cta", "cluster", "gpu", "gl", "sys"});
-  return Fence;
+  if (decoding.Take("proxy")) return decoding.Take("alias") ? Fence<false> : nullptr;
+  const bool acquires = decoding.TakeOneOf({"acquire", "sc", "acq_rel", "release"}) == 0;
+  const bool system = decoding.TakeOneOf({"sys", "cta", "cluster", "gpu", "gl"}) == 0;
+  return system && !acquires ? Fence<true> : Fence<false>;
 }
 
 }  // namespace

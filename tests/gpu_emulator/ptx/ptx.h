@@ -42,6 +42,7 @@ std::string Launch(const Kernel& kernel, Dim grid, Dim block, unsigned dynamic_s
 // Memory that kernels may access.
 struct AccessibleRange {
   uint64_t begin, end;
+  bool remote = false;  // of another GPU: stores arrive late and in any order (stores_in_flight.h)
 };
 
 // Returns false if a kernel may not read or write these bytes; otherwise sets `*range` to bytes around them that it may

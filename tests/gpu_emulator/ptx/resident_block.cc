@@ -97,8 +97,10 @@ ResidentBlock::ResidentBlock(const Kernel* kernel, const Grid* grid, size_t dyna
       grid_(*grid),
       threads_(grid->threads.x * grid->threads.y * grid->threads.z),
       random_(*random),
+      in_flight_(random),
       shared_(kernel->shared_bytes + dynamic_shared, 1024),
       local_(AlignUp(kernel->local_bytes, 16) * AlignUp(threads_, kLanes), 256) {
+  block_.in_flight = &in_flight_;
   block_.shared = shared_.data();
   block_.shared_bytes = kernel->shared_bytes + dynamic_shared;
   const unsigned count = (threads_ + kLanes - 1) / kLanes;
@@ -181,6 +183,7 @@ void ResidentBlock::StartWarp(Warp* warp) {
 
 ResidentBlock::Progress ResidentBlock::Run() {
   bool ran = false, sleeps = true;
+  in_flight_.DeliverSome();
   const size_t first = random_.Below(warps_.size());
   for (size_t k = 0; k < warps_.size(); ++k) {
     Warp& warp = warps_[(first + k) % warps_.size()];
@@ -195,6 +198,7 @@ ResidentBlock::Progress ResidentBlock::Run() {
   }
   if (ran) return sleeps ? Progress::kWaiting : Progress::kRunning;
   if (ReleaseBarrier()) return Progress::kRunning;
+  in_flight_.DeliverAll();
   return failed_ == nullptr ? Progress::kDone : Progress::kFailed;
 }
 
@@ -216,6 +220,7 @@ bool ResidentBlock::ReleaseBarrier() {
     }
   }
   for (Warp& warp : warps_) warp.state = WarpState::kReady;
+  in_flight_.Publish();
   return true;
 }
 

@@ -12,6 +12,7 @@
 
 #include "ptx/kernel.h"
 #include "ptx/ptx.h"
+#include "ptx/stores_in_flight.h"
 
 namespace ptx {
 
@@ -79,6 +80,7 @@ class ResidentBlock {
   const Grid& grid_;
   const unsigned threads_;
   Random& random_;
+  StoresInFlight in_flight_;
   Garbage shared_;
   Garbage local_;
   Block block_;

@@ -15,6 +15,7 @@ namespace ptx {
 constexpr int kLanes = 32;
 constexpr uint32_t kAllLanes = ~0U;
 
+class StoresInFlight;
 struct Statement;
 struct Warp;
 struct Instruction;
@@ -49,6 +50,7 @@ struct Block {
   Dim index{};
   char* shared = nullptr;  // aligned to 1024 bytes
   size_t shared_bytes = 0;
+  StoresInFlight* in_flight = nullptr;
 };
 
 // Device memory that a launch was allowed to access last, for reads and for writes.
@@ -57,6 +59,7 @@ struct KnownRanges {
   uint64_t generation = 0;
   AccessibleRange ranges[2][kSize] = {};
   unsigned next = 0;
+  bool any_remote = false;
 };
 
 // What all threads of a launch share.

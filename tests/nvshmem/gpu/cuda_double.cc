@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -351,6 +352,13 @@ std::string CudaDouble::Blocked() const {
 size_t CudaDouble::commands() const {
   std::lock_guard<std::mutex> lock(device_->mutex);
   return device_->commands;
+}
+
+size_t CudaDouble::launches(const std::string& kernel) const {
+  std::lock_guard<std::mutex> lock(device_->mutex);
+  const Kernel* const wanted = FindKernel(kernel.c_str());
+  return std::count_if(device_->launches.begin(), device_->launches.end(),
+                       [&](const DoubleLaunch& launch) { return launch.kernel() == wanted; });
 }
 
 bool CudaDouble::trapped() const {

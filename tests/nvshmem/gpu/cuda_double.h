@@ -48,6 +48,8 @@ class CudaDouble {
   bool trapped() const;
   // Commands of all streams so far.
   size_t commands() const;
+  // Of them launches of this kernel.
+  size_t launches(const std::string& kernel) const;
   // Streams run only while this is not set.
   void Pause(bool paused);
 

@@ -35,6 +35,7 @@ class DoubleLaunch {
 
   // Starts the kernel if it does not run; true once it has ended. Called by the device's thread.
   bool Poll();
+  const Kernel* kernel() const { return kernel_; }
   // Ends a kernel that waits, as a trap on the device does.
   void End();
 

@@ -1,8 +1,11 @@
-// The device code, compiled for the CPU. A block is a thread of the host, with one thread of the device.
+// The device code, compiled for the CPU. A block is a thread of the host, with one thread of the device. Its stores
+// without order arrive late and in any order.
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -33,6 +36,11 @@ void PauseOnHost() {
 void MultimemLoadOnHost(const char* address, Elements elements, int kind, void* loaded);
 void MultimemStoreOnHost(char* address, const void* value);
 
+// Each word of a pair arrives by itself.
+void StorePairOnHost(Word* words, Word first, Word second);
+void StoreReleaseOnHost(Word* word, Word value);
+Word LoadOnHost(const Word* word);
+
 // What the compiler must not move across.
 void BarrierOnHost() { asm volatile("" ::: "memory"); }
 
@@ -48,6 +56,49 @@ void BarrierOnHost() { asm volatile("" ::: "memory"); }
 
 namespace xla_shmem::gpu {
 namespace {
+
+// The stores of a block that have not arrived. Those to one word keep their order.
+class StoresInFlight {
+ public:
+  void Add(Word* word, Word value) {
+    stores_.push_back({word, value});
+    constexpr size_t kMost = 64;  // more would only take time
+    if (stores_.size() > kMost || random_() % 4 == 0) DeliverOne();
+  }
+  void DeliverOne() {
+    if (stores_.empty()) return;
+    const Word* const word = stores_[random_() % stores_.size()].word;
+    const auto first =
+        std::find_if(stores_.begin(), stores_.end(), [&](const Store& store) { return store.word == word; });
+    __atomic_store_n(first->word, first->value, __ATOMIC_RELAXED);
+    stores_.erase(first);
+  }
+  void DeliverAll() {
+    while (!stores_.empty()) DeliverOne();
+  }
+
+ private:
+  struct Store {
+    Word* word;
+    Word value;
+  };
+  std::vector<Store> stores_;
+  std::minstd_rand random_{static_cast<unsigned>(std::hash<std::thread::id>()(std::this_thread::get_id())) | 1};
+};
+thread_local StoresInFlight in_flight;
+
+void StorePairOnHost(Word* words, Word first, Word second) {
+  in_flight.Add(words, first);
+  in_flight.Add(words + 1, second);
+}
+void StoreReleaseOnHost(Word* word, Word value) {
+  in_flight.DeliverAll();
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+Word LoadOnHost(const Word* word) {
+  in_flight.DeliverOne();
+  return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
 
 // Begins with another PE each time: in which order the switch adds is not known.
 void MultimemLoadOnHost(const char* address, Elements elements, int kind, void* loaded) {
@@ -82,12 +133,14 @@ bool Run(const void* argument, unsigned block, unsigned blocks) {
   gpu::blockDim.x = 1;
   gpu::blockIdx.x = block;
   gpu::threadIdx.x = 0;
+  bool ended = true;
   try {
     kKernel(arguments);
   } catch (const gpu::DeviceTrap&) {
-    return false;
+    ended = false;
   }
-  return true;
+  gpu::in_flight.DeliverAll();
+  return ended;
 }
 
 bool RunTrap(const void*, unsigned, unsigned) { return false; }
@@ -97,6 +150,9 @@ bool RunTrap(const void*, unsigned, unsigned) { return false; }
 const Kernel* FindKernel(const char* name) {
   static const Kernel move{Run<gpu::CollectiveArguments, gpu::move>, sizeof(gpu::CollectiveArguments), true};
   static const Kernel reduce{Run<gpu::CollectiveArguments, gpu::reduce>, sizeof(gpu::CollectiveArguments), true};
+  static const Kernel moved{Run<gpu::CollectiveArguments, gpu::move_packets>, sizeof(gpu::CollectiveArguments), true};
+  static const Kernel reduced{Run<gpu::CollectiveArguments, gpu::reduce_packets>, sizeof(gpu::CollectiveArguments),
+                              true};
   static const Kernel switched{Run<gpu::CollectiveArguments, gpu::switch_reduction>, sizeof(gpu::CollectiveArguments),
                                true};
   static const Kernel ragged{Run<gpu::RaggedArguments, gpu::ragged_all_to_all>, sizeof(gpu::RaggedArguments), true};
@@ -104,6 +160,8 @@ const Kernel* FindKernel(const char* name) {
   const std::string wanted = name;
   return wanted == "move"                ? &move
          : wanted == "reduce"            ? &reduce
+         : wanted == "move_packets"      ? &moved
+         : wanted == "reduce_packets"    ? &reduced
          : wanted == "switch_reduction"  ? &switched
          : wanted == "ragged_all_to_all" ? &ragged
          : wanted == "trap"              ? &trap

@@ -50,7 +50,7 @@ byte running = PES;
 #define RECEIVES_FROM(pe) \
   (IS_PEER(pe) && (FORM(operation) != BROADCAST || me != 0) && (FORM(operation) != PERMUTE || me == (pe) + 1))
 
-/* = Lane::Begin (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+/* = LaneBase::Begin (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
 inline Begin() {
   atomic {
     messages[0] = sent[PAIR(me, 0)];
@@ -59,7 +59,7 @@ inline Begin() {
   }
 }
 
-/* = Lane::End (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+/* = LaneBase::End (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
 inline End() {
   atomic {
     sent[PAIR(me, 0)] = messages[0];

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from xla_shmem.gpu.nvlink_domains import GpuPlace, place_gpus
+from xla_shmem.gpu.nvlink_domains import GpuPlace, any_over_pcie, place_gpus
 from xla_shmem.gpu.nvml import Fabric, Link
 from xla_shmem.gpu.process_facts import GpuFacts, ProcessFacts
 
@@ -206,3 +206,16 @@ def test_option_may_span_hosts_and_may_be_host() -> None:
 def test_another_number_of_gpus_than_devices_is_an_error() -> None:
     with pytest.raises(ValueError, match="process 1 has 2 devices and announced 1 GPUs"):
         place_gpus(one_gpu_each(machine(2, {})), [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("gpus", "found"),
+    [
+        (DGX_H100, False),
+        (machine(2, {(0, 1): "pcie"}), True),
+        (machine(3, every_pair([0, 1, 2], "nvlink") | {(1, 2): "pcie"}), True),
+        (machine(1, {}) * 2, False),  # one GPU that processes share
+    ],
+)
+def test_a_pair_that_pcie_alone_connects_is_found(gpus: Sequence[GpuFacts], found: bool) -> None:
+    assert any_over_pcie(gpus) is found

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from xla_shmem.gpu.nvml import Fabric
+from xla_shmem.gpu.nvml import Fabric, Link
 from xla_shmem.gpu.process_facts import GpuFacts, ProcessFacts
 from xla_shmem.options import resolve
 from xla_shmem.runtime.gpu_job import GpuJob, OpenGpu, Runtime
@@ -199,6 +199,19 @@ def test_the_smallest_gpu_limits_the_blocks_of_all() -> None:
     runtimes = [RecordingRuntime(f"0000:0{process}:00.0", multiprocessors=132 - process) for process in range(3)]
     run_job(runtimes)
     assert [runtime.started[0]["multiprocessors"] for runtime in runtimes] == [130] * 3
+
+
+@pytest.mark.parametrize("link", ["nvlink", "pcie"])
+def test_all_processes_know_whether_pcie_connects_two_of_their_gpus(link: Link) -> None:
+    runtimes = [RecordingRuntime(f"0000:0{process}:00.0") for process in range(3)]
+    for runtime in runtimes:
+        (facts,) = runtime._facts.gpus
+        # One pair alone differs, and one of its processes alone sees it.
+        peers: dict[str, Link | None] = {"0000:01:00.0": link} if facts.bus_id == "0000:02:00.0" else {}
+        known = dataclasses.replace(facts, switch_links=0, peers={"0000:00:00.0": "nvlink"} | peers)
+        runtime._facts = dataclasses.replace(runtime._facts, gpus=(known,))
+    run_job(runtimes)
+    assert [runtime.started[0]["pcie"] for runtime in runtimes if runtime.started] == [link == "pcie"] * 3
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ GpuJob::GpuJob(const GpuJobOptions& options) : driver_(CudaDouble::Driver()) {
   const size_t heap_bytes = options.arena_bytes + options.lane_bytes + (512 << 10);
   heap_ = HeapOfOneProcess(options.n_pes, heap_bytes / shm::kPageBytes * shm::kPageBytes);
   const Result<gpu::PairLayout> layout = gpu::PairLayout::Create(options.n_pes, options.arena_bytes);
-  const Result<gpu::LaneLayout> lanes = gpu::LaneLayout::Create(options.n_pes, options.lane_bytes, options.multimem);
+  const Result<gpu::LaneLayout> lanes = gpu::LaneLayout::Create(options.n_pes, options.lane_bytes, options.multimem,
+                                                                options.most_lanes, options.packet_bytes);
   if (!nvshmem_double::SetHeap(heap_.get()) || !layout.ok() || !lanes.ok()) abort();
   layout_ = *layout;
   const size_t arena = heap_->Allocate(options.arena_bytes);
@@ -56,6 +57,20 @@ GpuJob::~GpuJob() {
   nvshmem_double::SetHeap(nullptr);
 }
 
+// Every packet has a number that 2^32 messages ago has left, and that is awaited again some messages after the numbers
+// have wrapped round.
+void GpuJob::SetPackets(const gpu::LaneLayout& lanes, gpu::LaneUse use, char* lane_memory, uint64_t messages) {
+  auto* const sent = reinterpret_cast<uint64_t*>(lane_memory + lanes.PacketsSent(use));
+  std::fill_n(sent, lanes.lanes() * lanes.n_pes(), static_cast<uint32_t>(messages));
+  auto* const packets = reinterpret_cast<uint64_t*>(lane_memory + lanes.Packets(use));
+  const size_t of_slot = lanes.packet_slot_bytes() / sizeof(uint64_t);
+  const size_t slots = size_t{2} * lanes.lanes() * (lanes.n_pes() - 1);
+  for (size_t i = 0; i < slots * of_slot; ++i) {
+    const size_t parity = i / of_slot % 2;
+    packets[i] = gpu::TaggedWord(0xdeadbeef, 4 + parity + 2 * (i / 2 % 8));
+  }
+}
+
 void GpuJob::SetMessages(const gpu::PairLayout& pairs, char* arena, const gpu::LaneLayout& lanes, char* lane_memory,
                          uint64_t messages) {
   if (messages == 0) return;
@@ -71,6 +86,7 @@ void GpuJob::SetMessages(const gpu::PairLayout& pairs, char* arena, const gpu::L
       sent[pair] = last;
       arrived[2 * pair + messages % 2] = last;
     }
+    SetPackets(lanes, use, lane_memory, messages);
   }
 }
 

@@ -30,6 +30,8 @@ struct GpuJobOptions {
   bool multimem = false;   // reductions of all PEs are done in the switch
   GpuPermute permute = GpuPermute::kCopies;
   uint64_t first_message = 0;  // so many messages count as exchanged by every two PEs
+  int most_lanes = gpu::LaneLayout::kMaxLanes;
+  size_t packet_bytes = gpu::kPacketBytesOverNvlink;
 };
 
 class GpuJob {
@@ -59,6 +61,7 @@ class GpuJob {
   // As after so many messages.
   static void SetMessages(const gpu::PairLayout& pairs, char* arena, const gpu::LaneLayout& lanes, char* lane_memory,
                           uint64_t messages);
+  static void SetPackets(const gpu::LaneLayout& lanes, gpu::LaneUse use, char* lane_memory, uint64_t messages);
 
   std::unique_ptr<shm::Heap> heap_;
   gpu::PairLayout layout_;

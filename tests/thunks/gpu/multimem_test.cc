@@ -219,7 +219,7 @@ TEST_CASE("The staging memory of reductions in the switch is counted") {
     CHECK(layout->bytes() == recommended);
     const size_t staging = size_t{2} * layout->lanes() * n_pes * layout->slot_bytes();
     CHECK(recommended == gpu::LaneLayout::RecommendedBytes(n_pes) + staging);
-    CHECK(layout->Staging(gpu::LaneUse::kInLine) + staging / 2 == layout->bytes());
+    CHECK(layout->Staging(gpu::LaneUse::kInLine) + staging / 2 == layout->Packets(gpu::LaneUse::kInLine));
   }
 }
 

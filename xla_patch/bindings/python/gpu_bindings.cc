@@ -106,7 +106,7 @@ void LoadKernels(const nb::bytes& kernels) {
 }
 
 size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, const std::string& puts,
-             double deadline_s, const std::string& permute, int multiprocessors, bool multimem, bool timed) {
+             double deadline_s, const std::string& permute, int multiprocessors, bool multimem, bool pcie, bool timed) {
   GpuStartOptions options;
   options.pe = pe;
   options.n_pes = n_pes;
@@ -116,6 +116,7 @@ size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, 
   options.permute = ParsePermute(permute);
   options.multiprocessors = multiprocessors;
   options.multimem = multimem;
+  options.packet_bytes = pcie ? gpu::kPacketBytesOverPcie : gpu::kPacketBytesOverNvlink;
   options.deadline = TimeLimit(deadline_s);
   options.timed = timed;
   return ValueOrRuntimeError(CallWithoutGil([&] { return GpuRuntime::Get().Start(options); }));
@@ -161,7 +162,7 @@ void BindRuntime(nb::module_& m) {
   m.def("gpu_unique_id", &UniqueId, "A unique id for an NVSHMEM world. Raises RuntimeError.");
   m.def("gpu_start", &Start, nb::arg("pe"), nb::arg("n_pes"), nb::arg("unique_id"), nb::arg("arena_bytes"),
         nb::arg("puts"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("permute") = "auto",
-        nb::arg("multiprocessors") = 0, nb::arg("multimem") = false, nb::arg("timed") = false,
+        nb::arg("multiprocessors") = 0, nb::arg("multimem") = false, nb::arg("pcie") = false, nb::arg("timed") = false,
         "Joins the NVSHMEM world and allocates the symmetric arena; returns its offset in NVSHMEM's heap. Collective "
         "over the world. Raises RuntimeError.");
   m.def("gpu_observe", &ObserveGpu, nb::arg("process"), nb::arg("processes"), nb::kw_only(),

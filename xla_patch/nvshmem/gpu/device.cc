@@ -45,7 +45,7 @@ Status Device::TakeError() {
 Status Device::LoadKernels(const void* image) {
   const ScopedContext context(*this);
   Check(cuda_->module_load_data(&module_, image), "cuModuleLoadData");
-  for (const char* const kernel : {"move", "reduce", "ragged_all_to_all", "trap"}) {
+  for (const char* const kernel : {"move", "reduce", "move_packets", "reduce_packets", "ragged_all_to_all", "trap"}) {
     FindFunction(kernel);
   }
   CudaFunction switch_reduction = nullptr;
@@ -173,10 +173,10 @@ void Device::Write(uint64_t* word, uint64_t value, CudaStream stream) {
 
 void Device::LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads,
                               CudaStream stream) {
-  const char* const kernel = arguments.multicast != nullptr ? "switch_reduction"
+  const std::string kernel = arguments.multicast != nullptr ? "switch_reduction"
                              : arguments.shape == kMove     ? "move"
                                                             : "reduce";
-  if (!failed()) Launch(kernel, blocks, threads, &arguments, stream);
+  if (!failed()) Launch(arguments.in_packets ? kernel + "_packets" : kernel, blocks, threads, &arguments, stream);
 }
 
 void Device::LaunchRaggedAllToAll(const RaggedArguments& arguments, unsigned blocks, unsigned threads,

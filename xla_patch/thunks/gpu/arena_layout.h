@@ -15,9 +15,10 @@ struct ArenaLayout {
   PairLayout pairs;
   size_t pairs_offset = 0;
 
-  // Error if `bytes` are too little. `multimem`, `most_lanes`: as of LaneLayout.
+  // Error if `bytes` are too little. `multimem`, `most_lanes`, `packet_bytes`: as of LaneLayout.
   static Result<ArenaLayout> Create(int n_pes, size_t bytes, bool multimem = false,
-                                    int most_lanes = LaneLayout::kMaxLanes);
+                                    int most_lanes = LaneLayout::kMaxLanes,
+                                    size_t packet_bytes = kPacketBytesOverNvlink);
   static size_t RecommendedBytes(int n_pes, bool multimem = false);
 };
 

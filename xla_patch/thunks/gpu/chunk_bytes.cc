@@ -5,11 +5,6 @@
 #include "xla_patch/thunks/chunks.h"
 
 namespace xla_shmem::gpu {
-namespace {
-
-size_t DivideUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit; }
-
-}  // namespace
 
 size_t ChunkBytes(size_t message_bytes, size_t slot_bytes) {
   size_t chunks = std::max<size_t>(DivideUp(message_bytes, slot_bytes), 1);

@@ -6,6 +6,8 @@
 
 namespace xla_shmem::gpu {
 
+constexpr size_t DivideUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit; }
+
 // One direction of NVLink 4: half of the 900 GB/s that NVIDIA states for an H100.
 inline constexpr double kLinkBytesPerSecond = 450e9;
 // Time for which the link is idle between two chunks: memory operations and the start of a copy. On an H200 a pair of

@@ -117,8 +117,9 @@ Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
                          " has no 64-bit stream memory operations on NVSHMEM's memory");
   }
   const int multiprocessors = options.multiprocessors != 0 ? options.multiprocessors : facts_.multiprocessors;
-  const Result<gpu::ArenaLayout> layout = gpu::ArenaLayout::Create(options.n_pes, options.arena_bytes, options.multimem,
-                                                                   gpu::LaneLayout::MostLanes(multiprocessors));
+  const Result<gpu::ArenaLayout> layout =
+      gpu::ArenaLayout::Create(options.n_pes, options.arena_bytes, options.multimem,
+                               gpu::LaneLayout::MostLanes(multiprocessors), options.packet_bytes);
   if (!layout.ok()) return layout.status();
   device_->SetPuts(options.puts);
   const gpu::ScopedContext context(*device_);

@@ -62,9 +62,10 @@ struct GpuStartOptions {
   size_t arena_bytes = 0;
   gpu::Puts puts = gpu::Puts::kNvshmem;
   GpuPermute permute = GpuPermute::kAuto;
-  int multiprocessors = 0;  // of the smallest GPU of the world; 0: this one's
-  bool multimem = false;    // reductions in the NVLink switch, if UseMultimem is called
-  bool timed = false;       // the timeline measures times on the device
+  int multiprocessors = 0;                            // of the smallest GPU of the world; 0: this one's
+  bool multimem = false;                              // reductions in the NVLink switch, if UseMultimem is called
+  size_t packet_bytes = gpu::kPacketBytesOverNvlink;  // of LaneLayout; equal on all PEs
+  bool timed = false;                                 // the timeline measures times on the device
   std::chrono::nanoseconds deadline = std::chrono::nanoseconds::max();  // of a time without progress
 };
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "xla_patch/nvshmem/gpu/kernels/arguments.h"
+
 namespace xla_shmem::gpu {
 namespace {
 
@@ -14,6 +16,9 @@ constexpr size_t kMaxLaneSlotBytes = 64 << 10;
 constexpr size_t kRecommendedMinSlotBytes = 8 << 10;
 constexpr size_t kMinLaneSlotBytes = 1 << 10;
 constexpr size_t kSlotUnit = 256;
+// Slots of packets get an eighth of the lanes' memory, and no more than the limits of eight PEs take.
+constexpr size_t kPartOfPackets = 8;
+constexpr size_t kMaxPacketBytes = 4 << 20;
 
 size_t SlotsOfLane(int n_pes) { return 2 * static_cast<size_t>(std::max(n_pes - 1, 1)); }
 
@@ -30,21 +35,36 @@ size_t LaneLayout::row_bytes() const {
 }
 
 size_t LaneLayout::set_bytes() const {
-  return (kStateBytes + 3 * row_bytes() + kSlotUnit - 1) / kSlotUnit * kSlotUnit + slots_bytes() + staging_bytes();
+  const size_t bytes = kStateBytes + 4 * row_bytes() + slots_bytes() + staging_bytes() + packets_bytes();
+  return (bytes + kSlotUnit - 1) / kSlotUnit * kSlotUnit;
 }
 
 size_t LaneLayout::slots_bytes() const { return lanes_ * SlotsOfLane(n_pes_) * slot_bytes_; }
+
+size_t LaneLayout::packet_slot_bytes() const {
+  return packet_share_ == 0 ? 0 : kPacketHeadBytes + kPacketExpansion * packet_share_;
+}
+
+size_t LaneLayout::packets_bytes() const { return lanes_ * SlotsOfLane(n_pes_) * packet_slot_bytes(); }
+
+void LaneLayout::SetPackets(size_t limit, size_t bytes) {
+  const size_t slots = size_t{2} * lanes_ * SlotsOfLane(n_pes_);  // of both sets
+  const size_t slot = std::min(bytes / kPartOfPackets, kMaxPacketBytes) / slots;
+  const size_t fits = slot < kPacketHeadBytes ? 0 : (slot - kPacketHeadBytes) / kPacketExpansion;
+  packet_share_ = std::min(limit / lanes_, fits) / kPackBytes * kPackBytes;
+}
 
 size_t LaneLayout::staging_bytes() const { return multimem_ ? slot_bytes_ * lanes_ * n_pes_ : 0; }
 
 int LaneLayout::MostLanes(int multiprocessors) { return std::clamp(multiprocessors / 4, 1, kMaxLanes); }
 
-Result<LaneLayout> LaneLayout::Create(int n_pes, size_t bytes, bool multimem, int most_lanes) {
+Result<LaneLayout> LaneLayout::Create(int n_pes, size_t bytes, bool multimem, int most_lanes, size_t packet_bytes) {
   LaneLayout layout;
   layout.n_pes_ = n_pes;
   layout.multimem_ = multimem;
   layout.slot_bytes_ = RecommendedSlotBytes(n_pes);
   layout.lanes_ = most_lanes;
+  layout.SetPackets(packet_bytes, bytes);
   while (layout.bytes() > bytes && layout.slot_bytes_ > kMinLaneSlotBytes) layout.slot_bytes_ -= kSlotUnit;
   while (layout.bytes() > bytes && layout.lanes_ > 1) --layout.lanes_;
   if (layout.bytes() > bytes) {
@@ -61,6 +81,7 @@ size_t LaneLayout::RecommendedBytes(int n_pes, bool multimem) {
   layout.multimem_ = multimem;
   layout.slot_bytes_ = RecommendedSlotBytes(n_pes);
   layout.lanes_ = kMaxLanes;
+  layout.SetPackets(kPacketBytesOverNvlink, kPartOfPackets * kMaxPacketBytes);
   return layout.bytes();
 }
 

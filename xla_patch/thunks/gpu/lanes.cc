@@ -6,17 +6,17 @@
 #include <thread>
 #include <utility>
 
+#include "xla_patch/thunks/gpu/chunk_bytes.h"
 #include "xla_patch/thunks/gpu/message_tag.h"
 
 namespace xla_shmem::gpu {
 namespace {
 
-constexpr size_t kPackBytes = 16;
 constexpr int kWarp = 32;
 // Of a message, for a block: a block moves them to each peer. Small, because a block is slower than the link.
 constexpr size_t kBytesOfBlock = 4 << 10;
 
-size_t Padded(size_t bytes) { return (bytes + kPackBytes - 1) / kPackBytes * kPackBytes; }
+size_t Padded(size_t bytes) { return DivideUp(bytes, kPackBytes) * kPackBytes; }
 
 int IndexOf(const std::vector<int>& group, int pe) {
   return static_cast<int>(std::find(group.begin(), group.end(), pe) - group.begin());
@@ -27,12 +27,16 @@ struct Grid {
   unsigned threads;
 };
 
+// A thread for each `unit` bytes of a block's share for a peer, at most so many.
+Grid GridOf(size_t blocks, size_t bytes, size_t unit, size_t peers, int most_threads) {
+  const size_t units = Padded(DivideUp(bytes, blocks)) / unit * std::max<size_t>(peers, 1);
+  const size_t threads = std::clamp<size_t>(DivideUp(units, kWarp) * kWarp, kWarp, most_threads);
+  return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads)};
+}
+
 // For lanes that share messages of `bytes` to each peer. Every member computes the same number of blocks.
 Grid GridFor(size_t bytes, size_t peers, size_t lanes, int most_threads) {
-  const size_t blocks = std::clamp<size_t>((bytes + kBytesOfBlock - 1) / kBytesOfBlock, 1, lanes);
-  const size_t packs = Padded((bytes + blocks - 1) / blocks) / kPackBytes * std::max<size_t>(peers, 1);
-  const size_t threads = std::clamp<size_t>((packs + kWarp - 1) / kWarp * kWarp, kWarp, most_threads);
-  return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads)};
+  return GridOf(std::clamp<size_t>(DivideUp(bytes, kBytesOfBlock), 1, lanes), bytes, kPackBytes, peers, most_threads);
 }
 
 // Why the kernel refuses to go on; `pe`: of the other side.
@@ -72,6 +76,9 @@ Lanes::Lanes(Device* device, const LaneLayout& layout, int pe, char* memory)
     lanes.slots = layout.Slots(use);
     lanes.staging = layout.has_staging() ? layout.Staging(use) : 0;
     lanes.slot_bytes = layout.slot_bytes();
+    lanes.packets = layout.Packets(use);
+    lanes.packets_sent = layout.PacketsSent(use);
+    lanes.packet_slot_bytes = layout.packet_slot_bytes();
     lanes.launches = reinterpret_cast<Word*>(memory + layout.Launches(use));
     lanes.progress = reinterpret_cast<Word*>(device->AllocateHostWords(PlaceOf(kLate, layout.n_pes())));
     lanes.pe = pe;
@@ -141,7 +148,17 @@ CollectiveArguments Lanes::Common(LaneUse use, const GroupArguments& group) {
   return arguments;
 }
 
-void Lanes::Launch(CollectiveArguments* arguments, CudaStream stream) {
+size_t Lanes::PacketLanes(const CollectiveArguments& arguments, size_t peers) const {
+  if (arguments.shape == kTwoShot || arguments.multicast != nullptr) return 0;
+  size_t most = layout_.packet_share();
+  if (arguments.shape == kReduce) most = std::min(most, kPacketStagingBytes / peers / kPackBytes * kPackBytes);
+  const auto lanes = static_cast<size_t>(layout_.lanes());
+  if (arguments.total > most * lanes) return 0;
+  const size_t units = arguments.total / kPacketUnit * peers;
+  return std::clamp(DivideUp(units, kMoveThreads), DivideUp(arguments.total, most), lanes);
+}
+
+void Lanes::Launch(CollectiveArguments* arguments, size_t peers, CudaStream stream) {
   arguments->total = 0;
   if (arguments->part_of_member) {
     arguments->total = Padded(arguments->part[0].bytes);  // all arrays have this size
@@ -150,9 +167,13 @@ void Lanes::Launch(CollectiveArguments* arguments, CudaStream stream) {
   }
   if (arguments->total == 0) return;
   size_t share = arguments->total;
-  if (arguments->shape == kTwoShot) share = Padded((share + arguments->members - 1) / arguments->members);
+  if (arguments->shape == kTwoShot) share = Padded(DivideUp(share, arguments->members));
   const bool moves = arguments->shape == kMove && arguments->multicast == nullptr;
-  const Grid grid = GridFor(share, arguments->members - 1, layout_.lanes(), moves ? kMoveThreads : kOtherThreads);
+  const int threads = moves ? kMoveThreads : kOtherThreads;
+  const size_t packet_lanes = PacketLanes(*arguments, peers);
+  arguments->in_packets = packet_lanes != 0;
+  const Grid grid = arguments->in_packets ? GridOf(packet_lanes, share, kPacketUnit, arguments->members - 1, threads)
+                                          : GridFor(share, arguments->members - 1, layout_.lanes(), threads);
   device_->LaunchCollective(*arguments, grid.blocks, grid.threads, stream);
 }
 
@@ -202,7 +223,7 @@ uint64_t Lanes::Enqueue(LaneUse use, const GroupArguments& group, CudaStream str
   if (group.group.size() == 1 || is_ragged) CopyOperands(*device_, buffers, stream);
   if (is_ragged) return EnqueueRagged(use, group, stream, in_graph);
   if (group.group.size() == 1) return 0;
-  return EnqueueParts(use, buffers, IsReducing(group.op) ? &group : nullptr, Common(use, group), stream, in_graph);
+  return EnqueueParts(use, buffers, &group, Common(use, group), stream, in_graph);
 }
 
 uint64_t Lanes::Enqueue(LaneUse use, const PermuteArguments& permute, CudaStream stream, bool in_graph) {
@@ -232,8 +253,11 @@ uint64_t Lanes::EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArg
   if (with_bytes == 0) return 0;
   SetTicket(use, in_graph, &arguments.lanes);
   const auto reduction_of = [&](size_t i) {
-    return group != nullptr ? FindKernelReduction(group->types[i], group->reduction) : std::nullopt;
+    const bool reduces = group != nullptr && IsReducing(group->op);
+    return reduces ? FindKernelReduction(group->types[i], group->reduction) : std::nullopt;
   };
+  // Of the PE with the most, because all members must choose alike.
+  const size_t peers = group != nullptr ? group->group.size() - 1 : 1;
   for (size_t i = 0; i < buffers.operands.size();) {
     const std::optional<KernelReduction> reduction = reduction_of(i);
     size_t bytes = 0;
@@ -244,7 +268,7 @@ uint64_t Lanes::EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArg
     }
     if (reduction.has_value()) ChooseForm(*group, *reduction, bytes, &arguments);
     arguments.lanes.ends = i >= with_bytes;
-    Launch(&arguments, stream);
+    Launch(&arguments, peers, stream);
     if (arguments.lanes.ends) break;
   }
   return arguments.lanes.ticket;

@@ -79,10 +79,13 @@ class Lanes {
   // Numbers the operation that is enqueued.
   void SetTicket(LaneUse use, bool in_graph, LaneSet* lanes);
   CollectiveArguments Common(LaneUse use, const GroupArguments& group);
-  // Launches kernels for all buffers. `group`: of a reduction, else null. Returns the ticket.
+  // Launches kernels for all buffers. `group`: null for a permute. Returns the ticket.
   uint64_t EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArguments* group, CollectiveArguments arguments,
                         CudaStream stream, bool in_graph);
-  void Launch(CollectiveArguments* arguments, CudaStream stream);
+  // `peers`: to which a member sends the message, at most.
+  void Launch(CollectiveArguments* arguments, size_t peers, CudaStream stream);
+  // How many lanes carry the message in packets, 0 if it does not go in packets. The same on all members.
+  size_t PacketLanes(const CollectiveArguments& arguments, size_t peers) const;
   // The operand's rows are in the result.
   uint64_t EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph);
   uint64_t NumberOf(const std::string& name, uint32_t tag, const std::vector<int>& members);

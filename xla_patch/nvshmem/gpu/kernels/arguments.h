@@ -25,6 +25,16 @@ constexpr int kMaxParts = 80;
 constexpr int kMoveThreads = 512;
 constexpr int kOtherThreads = 256;  // of the other kernels, which take twice the registers
 
+// Parts of a message begin at multiples of it.
+constexpr int kPackBytes = 16;
+
+// Messages in packets (packets.cuh): a slot has a head and, for each unit of a message, a pair of packets. A lane that
+// reduces keeps what comes from its peers in so much shared memory: two blocks fit on every multiprocessor.
+constexpr unsigned kPacketUnit = 8;  // bytes
+constexpr int kPacketHeadBytes = 16;
+constexpr int kPacketExpansion = 2;
+constexpr int kPacketStagingBytes = 16 << 10;
+
 // Words of pinned memory that a kernel and the watchdog share. A kernel stores the first two at once when it begins,
 // and the next two when it ends. Two words for each PE follow: kLate and kOtherTag.
 enum ProgressWord : int {
@@ -64,6 +74,9 @@ struct LaneSet {
   Word slots;    // two for each lane and sender
   Word staging;  // a slot for each lane and PE, for reductions in the switch; 0 if there is none
   Word slot_bytes;
+  Word packets;            // two slots for each lane and sender, for messages in packets (packets.cuh)
+  Word packets_sent;       // as `sent`, for messages in packets
+  Word packet_slot_bytes;  // 0: there are none
   // In device memory. launches[0]: kernels that have ended; [8]: ended blocks of the kernel that runs; [16]: what
   // kFinished says.
   Word* launches;
@@ -146,7 +159,8 @@ struct CollectiveArguments : ExchangeArguments {
   bool part_of_member;    // part j is what members exchange with member j
   bool keeps_own;         // the message to this PE is copied
   bool clears;            // the results become zeros, because nobody sends them
-  char* multicast;        // address of the arenas of all PEs at once, for reductions in the switch
+  bool in_packets;
+  char* multicast;  // address of the arenas of all PEs at once, for reductions in the switch
   CollectivePart part[kMaxParts];
 };
 

@@ -9,174 +9,41 @@
 #define XLA_SHMEM_NVSHMEM_GPU_KERNELS_EXCHANGE_CUH_
 
 #include "xla_patch/nvshmem/gpu/kernels/arguments.h"
+#include "xla_patch/nvshmem/gpu/kernels/copies.cuh"
+#include "xla_patch/nvshmem/gpu/kernels/messages.cuh"
 #include "xla_patch/nvshmem/gpu/kernels/platform.cuh"
 
 namespace xla_shmem::gpu {
 
-constexpr Word kPack = 16;  // bytes of the widest load
+// What a thread does that has waited for long, or in vain: called, so that it takes no registers of what goes on.
 
-__device__ inline Word Minimum(Word a, Word b) { return a < b ? a : b; }
-__device__ inline Word Maximum(Word a, Word b) { return a > b ? a : b; }
-__device__ inline Word PadToPack(Word bytes) { return (bytes + kPack - 1) / kPack * kPack; }
-
-struct alignas(16) Pack16 {
-  Word low, high;
-};
-
-// Threads of a block that copy together: whole warps, all of them or those for one of several peers.
-struct Team {
-  unsigned rank;
-  unsigned size;
-};
-__device__ inline Team WholeBlock() { return {threadIdx.x, blockDim.x}; }
-
-// Copies units to the same offset of several places, and loads each once. With kOne there is one place, `to`.
-template <typename Unit, bool kOne>
-__device__ inline void CopyUnits(char* to, char* const* places, int count, const char* from, unsigned begin,
-                                 unsigned end, Team team) {
-  constexpr int kUnroll = 4;
-  const unsigned step = team.size * sizeof(Unit);
-  const auto store = [&](char* place, unsigned at, const Unit& unit) { *reinterpret_cast<Unit*>(place + at) = unit; };
-  const auto load = [&](unsigned at) { return *reinterpret_cast<const Unit*>(from + at); };
-  unsigned at = begin + team.rank * sizeof(Unit);
-  XLA_SHMEM_NO_UNROLL
-  for (; at + (kUnroll - 1) * step < end; at += kUnroll * step) {
-    Unit loaded[kUnroll];
-    XLA_SHMEM_UNROLL
-    for (int i = 0; i < kUnroll; ++i) loaded[i] = load(at + i * step);
-    XLA_SHMEM_NO_UNROLL
-    for (int place = 0; place < (kOne ? 1 : count); ++place) {
-      char* const dest = kOne ? to : places[place] + reinterpret_cast<Word>(to);
-      XLA_SHMEM_UNROLL
-      for (int i = 0; i < kUnroll; ++i) store(dest, at + i * step, loaded[i]);
-    }
-  }
-  XLA_SHMEM_NO_UNROLL
-  for (; at < end; at += step) {
-    const Unit loaded = load(at);
-    XLA_SHMEM_NO_UNROLL
-    for (int place = 0; place < (kOne ? 1 : count); ++place) {
-      store(kOne ? to : places[place] + reinterpret_cast<Word>(to), at, loaded);
-    }
-  }
+// Looks for orders of the watchdog, while it waits for a PE.
+XLA_SHMEM_CALLED void Obey(Word* progress, int pe) {
+  const Word order = LoadAcquire(progress + kOrder);
+  if (order != 0) StoreRelease(progress + PlaceOf(kLate, pe), 1);
+  if (order == kOrderTrap) Trap();
+  Pause();
 }
 
-template <bool kOne>
-__device__ inline void CopyAligned(char* to, char* const* places, int count, const char* from, unsigned bytes,
-                                   Team team) {
-  const Word addresses = reinterpret_cast<Word>(to) | reinterpret_cast<Word>(from);
-  if (addresses % kPack == 0) {
-    const unsigned packed = bytes / kPack * kPack;
-    CopyUnits<Pack16, kOne>(to, places, count, from, 0, packed, team);
-    CopyUnits<unsigned char, kOne>(to, places, count, from, packed, bytes, team);
-  } else if ((addresses | bytes) % 4 == 0) {
-    CopyUnits<unsigned int, kOne>(to, places, count, from, 0, bytes, team);
-  } else {
-    CopyUnits<unsigned char, kOne>(to, places, count, from, 0, bytes, team);
-  }
+// Says why the kernel cannot go on. The watchdog tells the user, and then orders the trap.
+XLA_SHMEM_CALLED void Stop(Word* progress, Word operation, Fault fault, int pe) {
+  StoreRelease(progress + kOperation, operation);
+  StoreRelease(progress + kFaultPe, pe);
+  StoreRelease(progress + kFault, fault);
+  while (LoadAcquire(progress + kOrder) != kOrderTrap) Pause();
+  Trap();
 }
 
-// A team copies together, at most what a slot holds.
-XLA_SHMEM_CALLED void CopyTogether(char* to, const char* from, unsigned bytes, Team team) {
-  CopyAligned</*kOne=*/true>(to, nullptr, 1, from, bytes, team);
+// `tags`: kOtherTag.
+XLA_SHMEM_CALLED void StopAtOther(Word* progress, Word operation, int pe, Word tags) {
+  StoreRelease(progress + PlaceOf(kOtherTag, pe), tags);
+  Stop(progress, operation, kOtherCollective, pe);
 }
 
-// All threads of the block copy together to the same offset of places at multiples of 16 bytes.
-XLA_SHMEM_CALLED void CopyToPlaces(char* const* places, int count, Word offset, const char* from, unsigned bytes) {
-  CopyAligned</*kOne=*/false>(reinterpret_cast<char*>(offset), places, count, from, bytes, WholeBlock());
-}
-
-// All threads of the block write zeros together.
-XLA_SHMEM_CALLED void ClearTogether(char* to, Word bytes) {
-  const Word packed = reinterpret_cast<Word>(to) % kPack == 0 ? bytes / kPack : 0;
-  for (Word pack = threadIdx.x; pack < packed; pack += blockDim.x) reinterpret_cast<Pack16*>(to)[pack] = {0, 0};
-  for (Word at = packed * kPack + threadIdx.x; at < bytes; at += blockDim.x) to[at] = 0;
-}
-
-// Bytes of a message.
-struct Range {
-  Word begin;
-  Word end;
-};
-
-// The bytes of the messages that this lane moves. With two shots, member j reduces bytes [j * step, (j + 1) * step). In
-// memory of the block, because it would take registers.
-struct LaneShare {
-  Word total;
-  Word step;  // between members
-  Word slot_bytes;
-  Word begin;
-  Word end;
-
-  __device__ void Set(const CollectiveArguments& arguments) {
-    const bool two_shot = arguments.shape == kTwoShot;
-    total = arguments.total;
-    slot_bytes = arguments.lanes.slot_bytes;
-    const Word share = two_shot ? PadToPack((total + arguments.members - 1) / arguments.members) : total;
-    step = two_shot ? share : 0;
-    const Word of_lane = PadToPack((share + gridDim.x - 1) / gridDim.x);
-    begin = blockIdx.x * of_lane;
-    end = Minimum(begin + of_lane, share);
-  }
-
-  // A chunk of a slot's size, of what goes to or comes from a member.
-  __device__ Range ChunkAt(Word at, int member) const {
-    const Word offset = member * step;
-    return {Minimum(offset + at, total), Minimum(offset + Minimum(at + slot_bytes, end), total)};
-  }
-};
-
-// A piece of one part that lies in a range of a message.
-struct Piece {
-  const char* source;
-  char* dest;
-  Word offset;  // in the range
-  Word bytes;   // 0: there is none
-};
-
-// Walks the pieces of the message from or to a member.
-class Pieces {
+// A block's ends of its pairs, whichever way its messages take. All threads of the block call every method together,
+// unless it says otherwise.
+class LaneBase {
  public:
-  __device__ Pieces(const CollectiveArguments& arguments, int member, Range range)
-      : arguments_(arguments),
-        begin_(range.begin),
-        end_(range.end),
-        member_(arguments.part_of_member ? 0 : member),
-        part_(arguments.part_of_member ? member : 0),
-        last_(arguments.part_of_member ? member + 1 : arguments.parts) {}
-
-  __device__ Piece Next() {
-    while (part_ < last_ && offset_ < end_) {
-      const CollectivePart& part = arguments_.part[part_++];
-      const Word offset = offset_;
-      offset_ += PadToPack(part.bytes);
-      const Word from = Maximum(begin_, offset);
-      const Word to = Minimum(end_, offset + part.bytes);
-      if (from >= to) continue;
-      const Word in_part = from - offset;
-      const Word of_member = part.bytes * member_;
-      return {part.source + in_part + (arguments_.source_has_parts ? of_member : 0),
-              part.dest + in_part + (arguments_.dest_has_parts ? of_member : 0), from - begin_, to - from};
-    }
-    return {nullptr, nullptr, 0, 0};
-  }
-
- private:
-  const CollectiveArguments& arguments_;
-  const Word begin_;
-  const Word end_;
-  const Word member_;
-  int part_;
-  const int last_;
-  Word offset_ = 0;  // of part_ in the message
-};
-
-// This block's ends of its pairs. All threads of the block call every method together.
-class Lane {
- public:
-  // `messages`: shared by the block, the word of the last message to each member.
-  __device__ Lane(const ExchangeArguments& arguments, Word* messages) : arguments_(arguments), messages_(messages) {}
-
   // The host reads the words of progress but no data by them, so their stores need no fence.
   __device__ void Begin() {
     const LaneSet& lanes = arguments_.lanes;
@@ -184,9 +51,122 @@ class Lane {
       const Word ticket = lanes.ticket != 0 ? lanes.ticket : NumberOfWord(lanes.launches[16]);
       StorePairRelaxed(lanes.progress + kBegun, *lanes.launches + 1, TaggedWord(ticket, arguments_.operation));
     }
-    ForPeers([&](int member) { messages_[member] = *Sent(member); });
+    ForPeers([&](int member) { messages_[member] = *Sent(sent_, member); });
     __syncthreads();
   }
+
+  __device__ void End() {
+    const LaneSet& lanes = arguments_.lanes;
+    ForPeers([&](int member) { *Sent(sent_, member) = messages_[member]; });
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    Word* const ended_blocks = lanes.launches + 8;
+    if (CountBlock(ended_blocks) != gridDim.x - 1) return;
+    // The next kernel sees these words because it begins behind this one.
+    *ended_blocks = 0;
+    Word* const finished = lanes.launches + 16;
+    if (lanes.ends) {
+      *finished = TaggedWord(TagOfWord(*finished) + 1, lanes.ticket != 0 ? lanes.ticket : NumberOfWord(*finished));
+    }
+    *lanes.launches += 1;
+    StorePairRelaxed(lanes.progress + kEnded, *lanes.launches, *finished);
+  }
+
+  // Peers are divided among the threads.
+  template <typename Body>
+  __device__ void ForPeers(Body body) const {
+    for (int member = threadIdx.x; member < arguments_.members; member += blockDim.x) {
+      if (member != arguments_.me) body(member);
+    }
+  }
+
+  // Of one thread.
+  __device__ void Refuse(Fault fault, int pe) const {
+    Stop(arguments_.lanes.progress, arguments_.operation, fault, pe);
+  }
+
+  __device__ bool Receives(int member) const {
+    return arguments_.receive_from == kAllMembers || arguments_.receive_from == member;
+  }
+
+ protected:
+  // `messages`: shared by the block, the word of the last message to each member. `sent`: where they lie between
+  // kernels, of LaneSet.
+  __device__ LaneBase(const ExchangeArguments& arguments, Word* messages, Word sent)
+      : arguments_(arguments), messages_(messages), sent_(sent) {}
+
+  // Waits for the peer's message of the number and the collective of this PE's last one, which `word` announces. Of one
+  // thread.
+  template <bool kPackets>
+  __device__ void AwaitWord(int member, const Word* word) const {
+    const Word expected = messages_[member];
+    for (unsigned looks = 1;; ++looks) {
+      const Word seen = LoadRelaxed(word);
+      // The word stays until this PE has sent its next message. Packets need no order: each is looked at by itself.
+      if (seen == expected && (kPackets || LoadAcquire(word) == expected)) return;
+      if (NumberOfWord(seen) == NumberOfWord(expected)) RefuseOther(member, seen);
+      if (Heed(looks, member)) RefuseElsewhere<kPackets>(member, word);
+    }
+  }
+
+  // Between two looks of one thread at what a peer sends: from time to time obeys the watchdog. Whether it has.
+  __device__ bool Heed(unsigned looks, int member) const {
+    constexpr unsigned kLooks = 256;  // the orders of the watchdog are far away
+    if (looks % kLooks != 0) return false;
+    Obey(arguments_.lanes.progress, arguments_.pes[member]);
+    return true;
+  }
+
+  // The word of a message in the arena of its receiver, and that of a message in packets.
+  __device__ Word* Arrived(char* arena, int sender, Word message) const {
+    return reinterpret_cast<Word*>(arena + arguments_.lanes.arrived + 2 * Row(sender)) + message % 2;
+  }
+  __device__ Word* PacketSlot(char* arena, int owner, int sender, Word message) const {
+    const LaneSet& lanes = arguments_.lanes;
+    return reinterpret_cast<Word*>(arena + lanes.packets + SlotIndex(owner, sender, message) * lanes.packet_slot_bytes);
+  }
+  // A PE does not send to itself, so it has slots for n - 1 senders.
+  __device__ Word SlotIndex(int owner, int sender, Word message) const {
+    const Word pair = Word{blockIdx.x} * (arguments_.lanes.n_pes - 1) + (sender < owner ? sender : sender - 1);
+    return pair * 2 + message % 2;
+  }
+  __device__ char* own_arena() const { return arguments_.arenas[arguments_.me]; }
+
+  const ExchangeArguments& arguments_;
+  Word* const messages_;
+
+ private:
+  __device__ Word Row(int pe) const { return (Word{blockIdx.x} * arguments_.lanes.n_pes + pe) * sizeof(Word); }
+  __device__ Word* Sent(Word sent, int member) const {
+    return reinterpret_cast<Word*>(own_arena() + sent + Row(arguments_.pes[member]));
+  }
+
+  __device__ void RefuseOther(int member, Word seen) const {
+    StopAtOther(arguments_.lanes.progress, arguments_.operation, arguments_.pes[member],
+                TaggedWord(TagOfWord(messages_[member]), TagOfWord(seen)));
+  }
+
+  // Refuses if the peer has sent its next message the other way: then it is at another collective. If it had sent the
+  // awaited one before, that would be here too, because a kernel's stores are there when the next kernel begins.
+  template <bool kPackets>
+  __device__ void RefuseElsewhere(int member, const Word* awaited) const {
+    const LaneSet& lanes = arguments_.lanes;
+    if (lanes.packet_slot_bytes == 0) return;
+    const int pe = arguments_.pes[member];
+    const Word next = NumberOfWord(*Sent(kPackets ? lanes.sent : lanes.packets_sent, member) + 1);
+    const Word seen =
+        LoadAcquire(kPackets ? Arrived(own_arena(), pe, next) : PacketSlot(own_arena(), lanes.pe, pe, next));
+    if (NumberOfWord(seen) == next && LoadRelaxed(awaited) != messages_[member]) RefuseOther(member, seen);
+  }
+
+  const Word sent_;
+};
+
+// Messages through slots, each announced by a word behind it.
+class Lane : public LaneBase {
+ public:
+  __device__ Lane(const ExchangeArguments& arguments, Word* messages)
+      : LaneBase(arguments, messages, arguments.lanes.sent) {}
 
   // Waits until the peers have emptied the slots of the next message, and seen their words.
   __device__ void AwaitSlots() {
@@ -208,66 +188,13 @@ class Lane {
     __syncthreads();
   }
 
-  __device__ void End() {
-    const LaneSet& lanes = arguments_.lanes;
-    ForPeers([&](int member) { *Sent(member) = messages_[member]; });
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    Word* const ended_blocks = lanes.launches + 8;
-    if (CountBlock(ended_blocks) != gridDim.x - 1) return;
-    // The next kernel sees these words because it begins behind this one.
-    *ended_blocks = 0;
-    Word* const finished = lanes.launches + 16;
-    if (lanes.ends) {
-      *finished = TaggedWord(TagOfWord(*finished) + 1, lanes.ticket != 0 ? lanes.ticket : NumberOfWord(*finished));
-    }
-    *lanes.launches += 1;
-    StorePairRelaxed(lanes.progress + kEnded, *lanes.launches, *finished);
-  }
-
-  // Peers are divided among the threads. A thread may call the two methods below for its own.
-  template <typename Body>
-  __device__ void ForPeers(Body body) const {
-    for (int member = threadIdx.x; member < arguments_.members; member += blockDim.x) {
-      if (member != arguments_.me) body(member);
-    }
-  }
+  // A thread may call these two for its own members of ForPeers.
   __device__ void PostTo(int member) const {
     messages_[member] = TaggedWord(arguments_.tag, messages_[member] + 1);
-    StoreRelease(ArrivedAt(member), messages_[member]);
+    StoreRelease(Arrived(arguments_.arenas[member], arguments_.lanes.pe, messages_[member]), messages_[member]);
   }
-  // Waits for the peer's message of the number and the collective of this PE's last one.
   __device__ void Await(int member) const {
-    const Word expected = messages_[member];
-    const int pe = arguments_.pes[member];
-    const Word* const word = Arrived(arguments_.arenas[arguments_.me], pe, expected);
-    constexpr unsigned kLooks = 256;  // the orders of the watchdog are far away
-    for (unsigned looks = 1;; ++looks) {
-      const Word seen = LoadRelaxed(word);
-      // The word stays until this PE has sent its next message.
-      if (seen == expected && LoadAcquire(word) == expected) return;
-      if (NumberOfWord(seen) == NumberOfWord(expected)) RefuseOther(pe, TagOfWord(expected), TagOfWord(seen));
-      if (looks % kLooks != 0) continue;
-      Word* const progress = arguments_.lanes.progress;
-      const Word order = LoadAcquire(progress + kOrder);
-      if (order != 0) StoreRelease(progress + PlaceOf(kLate, pe), 1);
-      if (order == kOrderTrap) Trap();
-      Pause();
-    }
-  }
-
-  // Says why the kernel cannot go on. The watchdog tells the user, and then orders the trap.
-  __device__ void Refuse(Fault fault, int pe) const {
-    Word* const progress = arguments_.lanes.progress;
-    StoreRelease(progress + kOperation, arguments_.operation);
-    StoreRelease(progress + kFaultPe, pe);
-    StoreRelease(progress + kFault, fault);
-    while (LoadAcquire(progress + kOrder) != kOrderTrap) Pause();
-    Trap();
-  }
-
-  __device__ bool Receives(int member) const {
-    return arguments_.receive_from == kAllMembers || arguments_.receive_from == member;
+    AwaitWord</*kPackets=*/false>(member, Arrived(own_arena(), arguments_.pes[member], messages_[member]));
   }
 
   // Where the next message to a member goes; where its message that was awaited last is.
@@ -275,74 +202,13 @@ class Lane {
     return Slot(arguments_.arenas[member], arguments_.pes[member], arguments_.lanes.pe, messages_[member] + 1);
   }
   __device__ char* OwnSlot(int member) const {
-    return Slot(arguments_.arenas[arguments_.me], arguments_.lanes.pe, arguments_.pes[member], messages_[member]);
+    return Slot(own_arena(), arguments_.lanes.pe, arguments_.pes[member], messages_[member]);
   }
 
  private:
-  __device__ Word Row(int pe) const { return (Word{blockIdx.x} * arguments_.lanes.n_pes + pe) * sizeof(Word); }
-  __device__ Word* Sent(int member) const {
-    return reinterpret_cast<Word*>(arguments_.arenas[arguments_.me] + arguments_.lanes.sent +
-                                   Row(arguments_.pes[member]));
-  }
-  // The word of a message's slot in the arena of its receiver.
-  __device__ Word* Arrived(char* arena, int sender, Word message) const {
-    return reinterpret_cast<Word*>(arena + arguments_.lanes.arrived + 2 * Row(sender)) + message % 2;
-  }
-  __device__ Word* ArrivedAt(int member) const {
-    return Arrived(arguments_.arenas[member], arguments_.lanes.pe, messages_[member]);
-  }
-
-  // A PE does not send to itself, so it has slots for n - 1 senders.
   __device__ char* Slot(char* arena, int owner, int sender, Word message) const {
-    const LaneSet& lanes = arguments_.lanes;
-    const Word index = Word{blockIdx.x} * (lanes.n_pes - 1) + (sender < owner ? sender : sender - 1);
-    return arena + lanes.slots + (index * 2 + message % 2) * lanes.slot_bytes;
+    return arena + arguments_.lanes.slots + SlotIndex(owner, sender, message) * arguments_.lanes.slot_bytes;
   }
-
-  __device__ void RefuseOther(int pe, unsigned expected, unsigned seen) const {
-    StoreRelease(arguments_.lanes.progress + PlaceOf(kOtherTag, pe), TaggedWord(expected, seen));
-    Refuse(kOtherCollective, pe);
-  }
-
-  const ExchangeArguments& arguments_;
-  Word* const messages_;
-};
-
-// The peers that a copy goes to or comes from, beginning behind this PE, so that not all PEs write to the same one.
-class Peers {
- public:
-  // `which`: of ExchangeArguments::send_to.
-  __device__ Peers(const ExchangeArguments& arguments, int which)
-      : arguments_(arguments),
-        only_(which),
-        count_(which == kAllMembers                  ? arguments.members - 1
-               : which >= 0 && which != arguments.me ? 1
-                                                     : 0) {}
-
-  __device__ int count() const { return count_; }
-  __device__ int operator[](int i) const {
-    if (only_ != kAllMembers) return only_;
-    const int member = arguments_.me + 1 + i;
-    return member < arguments_.members ? member : member - arguments_.members;
-  }
-
-  // Divides the peers among teams of warps, or among the only team of a small block.
-  template <typename Body>
-  __device__ void Divide(Body body) const {
-    constexpr unsigned kWarp = 32;
-    const unsigned warps = blockDim.x / kWarp;
-    if (count_ == 0) return;
-    const unsigned teams = Minimum(Maximum(warps, 1), count_);
-    const unsigned size = warps == 0 ? blockDim.x : warps / teams * kWarp;
-    const unsigned team = threadIdx.x / size;
-    if (team >= teams) return;
-    for (int i = team; i < count_; i += teams) body((*this)[i], Team{threadIdx.x - team * size, size});
-  }
-
- private:
-  const ExchangeArguments& arguments_;
-  const int only_;
-  const int count_;
 };
 
 // `range_of(member)`, below: the bytes of the chunk that go to or come from a member.

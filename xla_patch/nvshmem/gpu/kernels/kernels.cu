@@ -6,6 +6,7 @@
 #include "xla_patch/nvshmem/gpu/kernels/arguments.h"
 #include "xla_patch/nvshmem/gpu/kernels/exchange.cuh"
 #include "xla_patch/nvshmem/gpu/kernels/multimem.cuh"
+#include "xla_patch/nvshmem/gpu/kernels/packets.cuh"
 #include "xla_patch/nvshmem/gpu/kernels/platform.cuh"
 #include "xla_patch/nvshmem/gpu/kernels/ragged_all_to_all.cuh"
 #include "xla_patch/nvshmem/gpu/kernels/reduction.cuh"
@@ -18,13 +19,15 @@ union MemberAddresses {
   const char* inputs[kMaxMembers];
 };
 
-// Reduces what has arrived and this PE's own operands into the results.
-__device__ inline void ReduceArrivals(const CollectiveArguments& arguments, const Lane& lane, Range range,
+// Reduces what has arrived and this PE's own operands into the results. `arrival_of(member)`: where a peer's bytes of
+// the range are.
+template <typename ArrivalOf>
+__device__ inline void ReduceArrivals(const CollectiveArguments& arguments, ArrivalOf arrival_of, Range range,
                                       const char** inputs) {
   Pieces pieces(arguments, arguments.me, range);
   for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
     for (int member = threadIdx.x; member < arguments.members; member += blockDim.x) {
-      inputs[member] = member == arguments.me ? piece.source : lane.OwnSlot(member) + piece.offset;
+      inputs[member] = member == arguments.me ? piece.source : arrival_of(member) + piece.offset;
     }
     __syncthreads();
     Reduce(arguments.elements, arguments.kind, inputs, arguments.members, piece.bytes, piece.dest);
@@ -68,7 +71,8 @@ struct ReduceChunk {
 
   template <typename RangeOf>
   __device__ void operator()(Lane& lane, RangeOf range_of, MemberAddresses& addresses) const {
-    ReduceArrivals(arguments, lane, range_of(arguments.me), addresses.inputs);
+    ReduceArrivals(
+        arguments, [&lane](int member) { return lane.OwnSlot(member); }, range_of(arguments.me), addresses.inputs);
     if (arguments.shape != kTwoShot) return;
     CopyToAll</*kResults=*/true>(arguments, lane, Peers(arguments, kAllMembers), range_of(arguments.me),
                                  addresses.places);
@@ -84,6 +88,41 @@ extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) move(const Collect
 }
 extern "C" __global__ void __launch_bounds__(kOtherThreads, 2) reduce(const CollectiveArguments arguments) {
   RunLane(arguments, ReduceChunk{arguments});
+}
+
+// A lane of `move_packets` and `reduce_packets`. Its share is one message.
+template <bool kReduces>
+__device__ inline void RunPacketLane(const CollectiveArguments& arguments, char* staging, const char** inputs) {
+  __shared__ Word messages[kMaxMembers];
+  __shared__ LaneShare share;
+  PacketLane lane(arguments, messages);
+  if (threadIdx.x == 0) share.Set(arguments);
+  lane.Begin();
+  if (share.begin < share.end) {
+    const Range range{share.begin, share.end};
+    lane.BeginMessages();
+    SendPackets(arguments, lane, range);
+    __syncthreads();  // results may be operands
+    TakePackets<kReduces>(arguments, lane, range, staging);
+    if (kReduces) {
+      __syncthreads();
+      ReduceArrivals(arguments, [&](int member) { return Staged(arguments, staging, range, member); }, range, inputs);
+    } else {
+      if (arguments.keeps_own) SetOwn</*kClears=*/false>(arguments, range);
+      if (arguments.clears) SetOwn</*kClears=*/true>(arguments, range);
+    }
+    lane.EndMessages();
+  }
+  lane.End();
+}
+
+extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) move_packets(const CollectiveArguments arguments) {
+  RunPacketLane</*kReduces=*/false>(arguments, nullptr, nullptr);
+}
+extern "C" __global__ void __launch_bounds__(kOtherThreads, 2) reduce_packets(const CollectiveArguments arguments) {
+  __shared__ MemberAddresses addresses;
+  __shared__ Pack16 staging[kPacketStagingBytes / sizeof(Pack16)];
+  RunPacketLane</*kReduces=*/true>(arguments, reinterpret_cast<char*>(staging), addresses.inputs);
 }
 
 // NVRTC 12.1 cannot compile sums of f16 and bf16 that accumulate in f32. Without this kernel nothing goes to the

@@ -42,17 +42,33 @@ __device__ inline Word LoadRelaxed(const Word* word) {
   asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
   return value;
 #else
-  return __atomic_load_n(word, __ATOMIC_RELAXED);
+  return LoadOnHost(word);
 #endif
 }
 
-// Stores two neighbouring words, whose address is a multiple of 16, without order.
+// Two neighbouring words, whose address is a multiple of 16. Each is whole, and there is no order, not even between the
+// two (PTX ISA, "Memory Consistency Model": vector data-types).
+struct WordPair {
+  Word first, second;
+};
 __device__ inline void StorePairRelaxed(Word* words, Word first, Word second) {
 #ifdef __CUDA_ARCH__
   asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(words), "l"(first), "l"(second) : "memory");
 #else
-  __atomic_store_n(words, first, __ATOMIC_RELAXED);
-  __atomic_store_n(words + 1, second, __ATOMIC_RELAXED);
+  StorePairOnHost(words, first, second);
+#endif
+}
+__device__ inline WordPair LoadPairRelaxed(const Word* words) {
+#ifdef __CUDA_ARCH__
+  WordPair pair;
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(pair.first), "=l"(pair.second)
+               : "l"(words)
+               : "memory");
+  return pair;
+#else
+  const Word second = LoadOnHost(words + 1);
+  return {LoadOnHost(words), second};
 #endif
 }
 
@@ -60,7 +76,7 @@ __device__ inline void StoreRelease(Word* word, Word value) {
 #ifdef __CUDA_ARCH__
   asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 #else
-  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+  StoreReleaseOnHost(word, value);
 #endif
 }
 
