@@ -58,7 +58,6 @@ TYPES = {
     "f16": np.dtype(np.float16),
     "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
     "s8": np.dtype(np.int8),
-    "u16": np.dtype(np.uint16),
     "s32": np.dtype(np.int32),
     "c64": np.dtype(np.complex64),
 }
@@ -122,7 +121,6 @@ SETTINGS = (
     Setting("f16-maximum", tuple(THUNKS), dtype="f16", reduction="maximum", environ=ALL),
     Setting("f8e5m2-minimum", tuple(THUNKS), dtype="f8e5m2", reduction="minimum", environ=ALL),
     Setting("s8-add", tuple(THUNKS), dtype="s8", environ=ALL),
-    Setting("u16-maximum", tuple(THUNKS), dtype="u16", reduction="maximum", environ=ALL),
     Setting("s32-minimum", tuple(THUNKS), processes=4, dtype="s32", reduction="minimum", environ=ALL),
     Setting("c64-add", tuple(THUNKS), dtype="c64", environ=ALL),
 )
