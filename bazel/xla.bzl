@@ -9,6 +9,7 @@ tests/python/repository/test_overlay_in_bazel.py.
 _TARGETS = {
     "xla": ["debug_options_flags", "literal", "shape_util", "xla_data_proto_cc", "xla_proto_cc"],
     "xla/backends/gpu/runtime": ["thunks"],
+    "xla/ffi/api": ["ffi"],
     "xla/hlo/builder": ["xla_computation"],
     "xla/hlo/ir": ["hlo"],
     "xla/hlo/parser": ["hlo_parser"],
@@ -20,7 +21,6 @@ _TARGETS = {
     "xla/runtime": ["device_id", "process_id"],
     "xla/service": ["compilation_stats", "computation_placer", "gpu_topology", "hlo_module_config", "hlo_proto_cc", "hlo_verifier"],
     "xla/service/gpu": ["backend_configs_cc", "gpu_executable"],
-    "xla/tsl/platform": ["status_macros"],
     "xla/tsl/util": ["command_line_flags"],
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints a directory with a compiled XLA:GPU and its headers: include/, libtensorflow_cc.so.2 and
 # libtensorflow_framework.so.2 of the nightly wheel of TensorFlow whose XLA is the one that jax $XLA_SHMEM_XLA pins: 0.10.2
-# (the default) or 0.11.0. Uses $XLA_SHMEM_TENSORFLOW (a `tensorflow` package directory), otherwise fetches the wheel with
+# (the default) or 0.11.0, or next to it: 0.12.0.1. Uses $XLA_SHMEM_TENSORFLOW (a `tensorflow` package directory), otherwise fetches the wheel with
 # pip into build/ (620 MB to download, 1.8 GB on disk). Only tests of the overlay are compiled against it; nothing of it
 # is shipped.
 set -euo pipefail
@@ -9,7 +9,8 @@ cd "$(dirname "$0")/.."
 case ${XLA_SHMEM_XLA:-0.10.2} in
   0.10.2) release=2.22.0.dev20260615 sha256=cd90f591d16e77d1d67bd38f326288b59f61283ce965208e363f00dbccd4cd30 ;;
   0.11.0) release=2.22.0.dev20260716 sha256=a2e06b3e58259dce0a31400270794b3acdd1fc39c3b1eb122c7ae5ccbec9188c ;;
-  *) echo "XLA_SHMEM_XLA=$XLA_SHMEM_XLA: must be 0.10.2 or 0.11.0, the releases of JAX that have a patch" >&2; exit 1 ;;
+  0.12.0.1) release=2.23.0.dev20261018 sha256=5cda733af40bc4338cebe8bf44d80dad175c7d9133f9a1a3abba9d6f070381f9 ;;
+  *) echo "XLA_SHMEM_XLA=$XLA_SHMEM_XLA: must be 0.10.2, 0.11.0 or 0.12.0.1" >&2; exit 1 ;;
 esac
 folder=build/tf-nightly-$release
 libraries=(libtensorflow_cc.so.2 libtensorflow_framework.so.2)
@@ -55,7 +56,7 @@ shutil.rmtree(folder / "wheel")
 PYTHON
 } >&2 || {
   echo "find_xla: could not fetch tf-nightly $release (Linux x86-64 only). A registry keeps nightlies for some months. If" \
-    "it has this one no longer, try the other release (XLA_SHMEM_XLA=0.10.2 or 0.11.0). Otherwise take the nightly of the" \
+    "it has this one no longer, try another release (XLA_SHMEM_XLA=0.10.2, 0.11.0 or 0.12.0.1). Otherwise take the nightly of the" \
     "nearest day ('pip index versions --pre tf-nightly' lists them), unpack it with 'python -m zipfile -e', and set" \
     "XLA_SHMEM_TENSORFLOW to its folder tensorflow/" >&2
   exit 1

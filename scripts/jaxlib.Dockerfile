@@ -2,7 +2,7 @@
 #
 #   docker build -f scripts/jaxlib.Dockerfile --target wheels --output wheels .
 #
-# It needs 60 GiB of disk and takes hours. It has never been run.
+# It needs 60 GiB of disk and takes hours. No container was built; what ran: docs/patched-jaxlib.md, "What was checked".
 FROM debian:bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates git npm python3 && \
     npm install -g @bazel/bazelisk

@@ -25,11 +25,10 @@ install_file() {
   while read -r file; do install_file "overlay/xla/$file" "xla/${file%.overlay}"; done
 install_file overlay/core.BUILD.overlay xla_patch/BUILD
 # The CPU path, its reductions and its calls stay out too. The device code needs thunks/narrow_floats.h.
-(cd "$source_root" && find assigner hlo/proto nvshmem options runtime/gpu_recording.* runtime/observe \
-  shm/process_identity.* thunks types -path thunks/cpu -prune -o \
-  \( -path 'thunks/reduction.*' -o -path types/part_target.h -o -path 'types/invariant.*' -o \
-     -path 'hlo/proto/mlir_dictionary.*' -o -path 'hlo/proto/module_header.*' -o \
-     -path 'hlo/proto/program_identity.*' -o -path 'hlo/proto/sources.*' \) -prune -o \
+(cd "$source_root" && find assigner bindings/ffi hlo/proto hlo/rewrite/call_arguments.* nvshmem options \
+  runtime/gpu_recording.* runtime/job_rounds.* runtime/observe shm/process_identity.* thunks types \
+  \( -path thunks/cpu -o -path bindings/ffi/cpu -o -path bindings/ffi/gpu/collective_parts.cc -o \
+     -path 'thunks/reduction.*' -o -path 'types/invariant.*' -o -path 'hlo/proto/module_header.*' \) -prune -o \
   \( -name '*.h' -o -name '*.cc' -o -name '*.cc.in' -o -name '*.cu' -o -name '*.cuh' \) -print) | sort |
   while read -r file; do install_file "$file" "xla_patch/$file"; done
 

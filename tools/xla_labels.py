@@ -111,8 +111,12 @@ class Tree:
             return package
         module = ast.parse(file.read_text())
         package.loaded.update(_loaded_names(module, path))
+        groups = {}
         for call in _top_level_calls(module):
             function, arguments = ast.unparse(call.func), _arguments(call)
+            if function == "filegroup" and "srcs" in arguments:
+                members = list(_constants(arguments["srcs"]))
+                groups.update({f":{name}": members for name in _constants(arguments["name"])})
             if function == "package":
                 package.default_visibility = arguments.get("default_visibility")
             elif function == "package_group" or function.endswith("_package_groups"):
@@ -120,7 +124,7 @@ class Tree:
                     package.groups[ast.literal_eval(_arguments(group)["name"])] = group
             elif "name" in arguments:
                 is_proto = function == "tf_proto_library"
-                target = _make_target(call, path, "srcs" if is_proto else "hdrs")
+                target = _make_target(call, path, "srcs" if is_proto else "hdrs", groups)
                 for name in _constants(arguments["name"]):
                     for suffix in ("", "_cc", "_cc_impl") if is_proto else ("",):
                         package.targets[name + suffix] = target
@@ -186,9 +190,10 @@ def _arguments(call: ast.Call) -> dict[str, ast.expr]:
     return {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
 
 
-def _make_target(call: ast.Call, package: str, headers: str) -> Target:
+def _make_target(call: ast.Call, package: str, headers: str, groups: dict[str, list[str]]) -> Target:
     arguments = _arguments(call)
-    files = list(_constants(arguments[headers])) if headers in arguments else []
+    named = list(_constants(arguments[headers])) if headers in arguments else []
+    files = [file for name in named for file in groups.get(name, [name])]
     labels = (text for text in _constants(call) if re.fullmatch(r"(//[\w/.-]*)?:[\w.+-]+|//[\w/.-]+", text))
     return Target(
         headers=tuple(f"{package}/{file.replace('.proto', '.pb.h')}" for file in files),

@@ -10,6 +10,8 @@ from typing import Literal, TypeAlias, TypedDict, final, type_check_only
 
 from typing_extensions import CapsuleType
 
+from xla_shmem.runtime.store import Store
+
 #: XLA's global device id, process, host, NVLink domain, PE.
 _Device: TypeAlias = tuple[int, int, int, int, int]
 #: Device id -> domain. Devices of one domain can put into each other's memory. A missing device reaches no other.
@@ -894,8 +896,42 @@ def nvshmem_check_world(members: list[tuple[int, str, str, int, int]], heap_byte
 def imex_channels() -> int:
     """Returns how many IMEX channels this process sees."""
 
-def nvshmem_variables_that_must_agree() -> list[str]:
-    """Returns the names of NVSHMEM's variables that must be equal in all processes if a user sets them, sorted."""
+def nvshmem_chosen_by_user(environ: dict[str, str]) -> str:
+    """Returns those of NVSHMEM's variables in ``environ`` that must be equal in all processes.
+
+    Returns:
+      ``"NAME=value NAME=value"``, sorted; "" for none.
+    """
+
+def host_identity() -> str:
+    """Returns a text that is equal in processes that are on one host for NVSHMEM: boot id and host name."""
+
+def agree_in_job(
+    store: Store,
+    process: int,
+    processes: int,
+    prefix: str,
+    patience_s: float,
+    *,
+    error: str,
+    agreement: str,
+    facts: str,
+) -> tuple[str, list[str]]:
+    """Announces this process to the others and waits for all of them. Collective over the job.
+
+    Args:
+      store: of the job.
+      process: number of this process.
+      processes: how many there are.
+      prefix: of the keys.
+      patience_s: seconds to wait for a process that has announced nothing.
+      error: why this process cannot take part, "" if it can.
+      agreement: what must be equal in all processes.
+      facts: of this process, as one line.
+
+    Returns:
+      Why the job cannot start, the same in all processes, "" if it can; and then the facts of each process.
+    """
 
 def kernel_source() -> str:
     """Returns the CUDA source of the device code."""

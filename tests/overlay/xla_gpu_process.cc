@@ -1,9 +1,10 @@
 // One process of a job on the XLA:GPU of @xla, with the overlay where the patch puts it (test_xla_gpu_jobs.py):
 //
-//   xla_gpu_process DIRECTORY PROCESS PROCESSES RUNS on|off
+//   xla_gpu_process DIRECTORY PROCESS PROCESSES RUNS on|off|reload
 //
 // compiles DIRECTORY/module.hlo for a replica in each process, and runs it RUNS times. It reads parameter I of run R
-// from parameter.R.I.PROCESS and writes result.R.I.PROCESS. The last argument is the flag.
+// from parameter.R.I.PROCESS and writes result.R.I.PROCESS. The last argument is the flag; with `reload` it is on, and
+// the executable is serialised and loaded again before it runs.
 //
 // The patch adds calls to upstream's sources. Here upstream's exported functions are replaced: the dynamic linker takes
 // those of the program, which make the same calls and go on to the wheel's.
@@ -39,6 +40,7 @@
 #include "xla/backends/gpu/shmem/shmem_flag.h"
 #include "xla/backends/gpu/shmem/shmem_runtime.h"
 #include "xla/backends/gpu/shmem/shmem_thunk_substitution.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/status_macros.h"
 #include "xla/hlo/builder/xla_computation.h"
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_module.h"
@@ -56,11 +58,11 @@
 #include "xla/service/gpu_topology.h"
 #include "xla/service/hlo_module_config.h"
 #include "xla/shape.h"
-#include "xla/tsl/platform/status_macros.h"
 
 namespace {
 
 bool flag_is_on = false;
+bool is_reloaded = false;
 int num_processes = 0;
 
 // What the program's function of the same name stands before.
@@ -78,14 +80,14 @@ namespace xla::gpu {
 absl::Status RunAsyncCollectivesConversionPasses(HloModule* module) {
   const std::unique_ptr<CompilationStats> stats = CompilationStats::MakeNoopStats();
   const GpuTopology topology("", /*num_partitions=*/1, num_processes, /*num_devices_per_host=*/1);
-  RETURN_IF_ERROR(AssignShmemBackends(module, topology, /*slice_size=*/0, stats.get()));
+  SHMEM_RETURN_IF_ERROR(AssignShmemBackends(module, topology, /*slice_size=*/0, stats.get()));
   static auto* const upstream =
       Upstream<absl::Status(HloModule*)>("_ZN3xla3gpu35RunAsyncCollectivesConversionPassesEPNS_9HloModuleE");
   return upstream(module);
 }
 
 absl::StatusOr<std::unique_ptr<GpuExecutable>> GpuExecutable::Create(Params params) {
-  RETURN_IF_ERROR(UseShmemThunks(params.debug_module.get(), &params.executable->thunks()));
+  SHMEM_RETURN_IF_ERROR(UseShmemThunks(params.debug_module.get(), &params.executable->thunks()));
   for (const std::unique_ptr<Thunk>& top : params.executable->thunks()) {
     top->Walk([](Thunk* thunk) {
       if (dynamic_cast<CollectiveThunk*>(thunk) == nullptr) return;
@@ -114,7 +116,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 }
 
 absl::StatusOr<std::unique_ptr<xla::HloModule>> ReadModule(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  SHMEM_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   xla::HloModuleConfig config;
   config.set_replica_count(num_processes);
   return xla::ParseAndReturnUnverifiedModule(text, config);
@@ -126,15 +128,20 @@ class Process {
       : directory_(std::move(directory)), number_(number), store_(std::make_shared<FileStore>(directory_ + "/store")) {}
 
   absl::Status Run(int runs) {
-    RETURN_IF_ERROR(Start());
-    ASSIGN_OR_RETURN(const std::unique_ptr<xla::HloModule> module, ReadModule(directory_ + "/module.hlo"));
+    SHMEM_RETURN_IF_ERROR(Start());
+    SHMEM_ASSIGN_OR_RETURN(const std::unique_ptr<xla::HloModule> module, ReadModule(directory_ + "/module.hlo"));
     xla::CompileOptions options;
     options.executable_build_options.set_num_replicas(num_processes);
     options.executable_build_options.set_num_partitions(1);
     options.executable_build_options.set_device_assignment(Devices());
-    ASSIGN_OR_RETURN(const std::unique_ptr<xla::PjRtLoadedExecutable> executable,
-                     client_->CompileAndLoad(xla::XlaComputation(module->ToProto()), options));
-    for (int run = 0; run < runs; ++run) RETURN_IF_ERROR(RunOnce(*module, *executable, run));
+    SHMEM_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtLoadedExecutable> executable,
+                           client_->CompileAndLoad(xla::XlaComputation(module->ToProto()), options));
+    if (is_reloaded) {
+      SHMEM_ASSIGN_OR_RETURN(const std::string serialised, executable->SerializeExecutable());
+      SHMEM_ASSIGN_OR_RETURN(executable,
+                             client_->LoadSerializedExecutable(serialised, std::nullopt, xla::LoadOptions()));
+    }
+    for (int run = 0; run < runs; ++run) SHMEM_RETURN_IF_ERROR(RunOnce(*module, *executable, run));
     return Leave();
   }
 
@@ -147,7 +154,7 @@ class Process {
     options.num_nodes = num_processes;
     options.allowed_devices = std::set<int>{number_};
     options.kv_store = store_;
-    ASSIGN_OR_RETURN(client_, xla::GetXlaPjrtGpuClient(options));
+    SHMEM_ASSIGN_OR_RETURN(client_, xla::GetXlaPjrtGpuClient(options));
     absl::flat_hash_map<xla::GlobalDeviceId, xla::ProcessId> device_to_process;
     for (const xla::PjRtDevice* device : client_->devices()) {
       device_to_process[device->global_device_id()] = xla::ProcessId(device->process_index());
@@ -167,23 +174,24 @@ class Process {
   }
 
   absl::Status RunOnce(const xla::HloModule& module, xla::PjRtLoadedExecutable& executable, int run) {
-    ASSIGN_OR_RETURN(xla::PjRtMemorySpace* const memory, client_->addressable_devices()[0]->default_memory_space());
+    SHMEM_ASSIGN_OR_RETURN(xla::PjRtMemorySpace* const memory,
+                           client_->addressable_devices()[0]->default_memory_space());
     std::vector<std::unique_ptr<xla::PjRtBuffer>> parameters;
     std::vector<xla::PjRtBuffer*> arguments;
     for (const xla::HloInstruction* parameter : module.entry_computation()->parameter_instructions()) {
-      ASSIGN_OR_RETURN(const std::string bytes, ReadFile(PathOf("parameter", run, arguments.size())));
+      SHMEM_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(PathOf("parameter", run, arguments.size())));
       const xla::Shape& shape = parameter->shape();
-      ASSIGN_OR_RETURN(parameters.emplace_back(),
-                       client_->BufferFromHostBuffer(
-                           bytes.data(), shape.element_type(), shape.dimensions(), /*byte_strides=*/std::nullopt,
-                           xla::PjRtClient::HostBufferSemantics::kImmutableOnlyDuringCall,
-                           /*on_done_with_host_buffer=*/nullptr, memory, /*device_layout=*/nullptr));
+      SHMEM_ASSIGN_OR_RETURN(parameters.emplace_back(),
+                             client_->BufferFromHostBuffer(
+                                 bytes.data(), shape.element_type(), shape.dimensions(), /*byte_strides=*/std::nullopt,
+                                 xla::PjRtClient::HostBufferSemantics::kImmutableOnlyDuringCall,
+                                 /*on_done_with_host_buffer=*/nullptr, memory, /*device_layout=*/nullptr));
       arguments.push_back(parameters.back().get());
     }
     const std::vector<std::vector<xla::PjRtBuffer*>> of_devices = {arguments};
-    ASSIGN_OR_RETURN(const auto results, executable.Execute(of_devices, xla::ExecuteOptions()));
+    SHMEM_ASSIGN_OR_RETURN(const auto results, executable.Execute(of_devices, xla::ExecuteOptions()));
     for (size_t i = 0; i < results[0].size(); ++i) {
-      ASSIGN_OR_RETURN(const std::shared_ptr<xla::Literal> literal, results[0][i]->ToLiteral().Await());
+      SHMEM_ASSIGN_OR_RETURN(const std::shared_ptr<xla::Literal> literal, results[0][i]->ToLiteral().Await());
       std::ofstream file(PathOf("result", run, i), std::ios::binary);
       file.write(static_cast<const char*>(literal->untyped_data()), static_cast<int64_t>(literal->size_bytes()));
     }
@@ -192,9 +200,9 @@ class Process {
 
   // A process that ends takes its memory with it, which the others may still write to.
   absl::Status Leave() {
-    RETURN_IF_ERROR(store_->Set(absl::StrCat("left ", number_), ""));
+    SHMEM_RETURN_IF_ERROR(store_->Set(absl::StrCat("left ", number_), ""));
     for (int process = 0; process < num_processes; ++process) {
-      RETURN_IF_ERROR(store_->Get(absl::StrCat("left ", process), absl::Minutes(1)).status());
+      SHMEM_RETURN_IF_ERROR(store_->Get(absl::StrCat("left ", process), absl::Minutes(1)).status());
     }
     return absl::OkStatus();
   }
@@ -216,8 +224,9 @@ int main(int argc, char** argv) {
   int runs = 0;
   QCHECK(argc == 6 && absl::SimpleAtoi(argv[2], &process) && absl::SimpleAtoi(argv[3], &num_processes) &&
          absl::SimpleAtoi(argv[4], &runs))
-      << "usage: xla_gpu_process DIRECTORY PROCESS PROCESSES RUNS on|off";
-  flag_is_on = absl::string_view(argv[5]) == "on";
+      << "usage: xla_gpu_process DIRECTORY PROCESS PROCESSES RUNS on|off|reload";
+  is_reloaded = absl::string_view(argv[5]) == "reload";
+  flag_is_on = is_reloaded || absl::string_view(argv[5]) == "on";
   const absl::Status status = Process(argv[1], process).Run(runs);
   if (status.ok()) return 0;
   std::fprintf(stderr, "xla_gpu_process: %s\n", status.ToString().c_str());

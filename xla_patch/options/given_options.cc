@@ -66,12 +66,12 @@ std::string WhyNotRead(const Option& option, const OptionReaders& readers) {
 
 }  // namespace
 
-Variables OwnVariables() {
+Variables VariablesOf(std::string_view prefix) {
   Variables variables;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const size_t equals = text.find('=');
-    if (equals == std::string_view::npos || !HasPrefix(text)) continue;
+    if (equals == std::string_view::npos || text.substr(0, prefix.size()) != prefix) continue;
     variables.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   return variables;

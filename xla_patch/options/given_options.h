@@ -16,8 +16,8 @@ namespace xla_shmem {
 // The variables of an environment, by name.
 using Variables = std::map<std::string, std::string>;
 
-// The variables of this process whose names begin with XLA_SHMEM_.
-Variables OwnVariables();
+// The variables of this process whose names begin with this.
+Variables VariablesOf(std::string_view prefix);
 
 // "XLA_SHMEM_TRESHOLD is no option of xla-shmem; did you mean XLA_SHMEM_THRESHOLD?"
 std::string NoSuchOption(std::string_view variable);

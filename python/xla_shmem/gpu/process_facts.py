@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import pathlib
-import socket
 from collections.abc import Sequence
 
 from xla_shmem.gpu.cuda_driver import VisibleGpus, same_bus_id_form, visible_gpus
@@ -74,16 +72,12 @@ class Announcement:
 
     Attributes:
       facts: its GPUs.
-      error: why it cannot take part, "" if it can.
-      agreement: version, options and NVSHMEM's variables that must be equal in all processes.
       free_bytes: free memory of its GPU.
       multiprocessors: SMs of its GPU.
       can_copy_permutes: whether copies can carry its permutes (:class:`xla_shmem._core.GpuFacts`).
     """
 
     facts: ProcessFacts
-    error: str
-    agreement: str
     free_bytes: int
     multiprocessors: int = 0
     can_copy_permutes: bool = True
@@ -107,14 +101,8 @@ def read_process_facts(ordinals: Sequence[int] | None = None) -> ProcessFacts:
     """
     from xla_shmem import _core  # gpu_check reads this module where the package is not built yet
 
-    facts = process_facts(host_identity(), read_driver(), visible_gpus(), ordinals)
+    facts = process_facts(_core.host_identity(), read_driver(), visible_gpus(), ordinals)
     return dataclasses.replace(facts, imex_channels=_core.imex_channels())
-
-
-def host_identity() -> str:
-    """Returns the kernel's boot id and the host name."""
-    boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}/{socket.gethostname()}"
 
 
 def process_facts(

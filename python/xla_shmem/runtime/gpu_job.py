@@ -2,10 +2,10 @@
 
 Everything except `topology` runs inside the plugin's ``initialize()``, before XLA's GPU client exists: XLA's client
 reserves most of the GPU's memory, so the symmetric arena must be allocated first. NVSHMEM's start is collective, so no
-process may begin it unless all will: each process announces its GPUs and libraries, process 0 gives the verdict, and
-each process records the outcome of its start. On failure, all processes have the same reason. All that can fail in one
-process alone (libraries, device code, memory) is tried or checked before. If NVSHMEM's start still does not end, the
-process ends with the reason.
+process may begin it unless all will: each process announces its GPUs and libraries, process 0 gives the verdict (by the
+rounds of a patched XLA, xla_patch/runtime/job_rounds.h), and each process records the outcome of its start. On failure,
+all processes have the same reason. All that can fail in one process alone (libraries, device code, memory) is tried or
+checked before. If NVSHMEM's start still does not end, the process ends with the reason.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from xla_shmem.runtime.store import STORE_TIMEOUT_S, Store
 
 logger = logging.getLogger(__name__)
 
-_PREFIX = "xla_shmem/gpu/2"
+_PREFIX = "xla_shmem/gpu/3"
 
 #: NVSHMEM's start has no time limit of its own. After this many store timeouts the process ends.
 _START_LIMIT = 3
@@ -144,11 +144,18 @@ class GpuJob:
         """
         begin_trace(self._options, self._process)
         facts, gpu, error = self._open(ordinals, cuda, error)
-        own = Announcement(facts, error, self._agreement(compiler), *gpu)
-        self._store.set(f"{_PREFIX}/process/{self._process}", own.to_json())
-        self._reason = self._agree()
+        self._reason, texts = _core.agree_in_job(
+            self._store,
+            self._process,
+            self._processes,
+            f"{_PREFIX}/",
+            self._timeout_s,
+            error=error,
+            agreement=self._agreement(compiler),
+            facts=Announcement(facts, *gpu).to_json(),
+        )
         if not self._reason:
-            announced = [self._announcement(process, self._timeout_s) for process in range(self._processes)]
+            announced = [Announcement.from_json(text) for text in texts]
             all_facts = [announcement.facts for announcement in announced]
             counts = [len(facts.gpus) for facts in all_facts]
             self._places = place_gpus(all_facts, counts, self._options.nvlink_domain)
@@ -190,44 +197,6 @@ class GpuJob:
             f"xla-shmem {__version__}, XLA:GPU of jax {compiler}, {self._options.gpu_key()}"
             f" {nvshmem_settings.chosen_by_user(os.environ)}"
         ).rstrip()
-
-    def _announcement(self, process: int, timeout_s: float) -> Announcement:
-        return Announcement.from_json(self._store.wait(f"{_PREFIX}/process/{process}", timeout_s))
-
-    def _agree(self) -> str:
-        """Returns the verdict on all announcements: "" or why no process may start.
-
-        Process 0 gives it. A process that has waited for it in vain proposes one instead. The first proposal holds for
-        all processes, also for a late process 0.
-        """
-        key = f"{_PREFIX}/verdict"
-        if self._process == 0:
-            return self._store.propose(key, self._judge())
-        # Process 0 may itself wait for the others.
-        timeout_s = 2 * self._timeout_s
-        try:
-            return self._store.wait(key, timeout_s)
-        except TimeoutError:
-            return self._store.propose(key, _absent(0, timeout_s))
-
-    def _judge(self) -> str:
-        first: Announcement | None = None
-        deadline = time.monotonic() + self._timeout_s
-        for process in range(self._processes):
-            try:
-                # Announcements that exist are read even after the deadline.
-                announcement = self._announcement(process, max(deadline - time.monotonic(), 0.1))
-            except TimeoutError:
-                return _absent(process, self._timeout_s)
-            if announcement.error:
-                return f"process {process}: {announcement.error}"
-            first = first or announcement
-            if announcement.agreement != first.agreement:
-                return (
-                    f"process {process} has {announcement.agreement} and process 0 has {first.agreement}:"
-                    " they must be equal"
-                )
-        return ""
 
     def _own_world(self) -> World:
         return next(world for world in self._worlds if self._process in world.processes)
@@ -440,10 +409,3 @@ def _generation(facts: Sequence[ProcessFacts]) -> str:
     """Returns the generation of the job's GPUs; "" if they differ or have no cost model."""
     found = {_core.gpu_generation(gpu.compute_capability[0]) for one in facts for gpu in one.gpus}
     return found.pop() if len(found) == 1 else ""
-
-
-def _absent(process: int, timeout_s: float) -> str:
-    return (
-        f"process {process} runs without xla-shmem (it has announced nothing within {timeout_s:g} s): set the flag and"
-        " install the package in every process"
-    )

@@ -42,5 +42,4 @@ def heap_bytes(settings: Mapping[str, str], environ: Mapping[str, str]) -> int:
 
 def chosen_by_user(environ: Mapping[str, str]) -> str:
     """Returns the variables that the user has set and that must be equal in all processes, "" for none."""
-    names = _core.nvshmem_variables_that_must_agree()
-    return " ".join(f"{name}={environ[name]}" for name in names if name in environ)
+    return _core.nvshmem_chosen_by_user(dict(environ))

@@ -30,5 +30,5 @@ def test_every_tracked_build_file_lies_below_a_pattern() -> None:
 def test_every_source_of_the_overlay_is_compiled_against_xla() -> None:
     overlay = REPOSITORY / "xla_patch" / "overlay"
     sources = sorted(overlay.rglob("*.cc"))
-    assert len(sources) > 20
+    assert len(sources) > 15
     assert [str(path) for path in sources if f'"{path.name}"' not in (path.parent / "BUILD").read_text()] == []

@@ -1,5 +1,5 @@
 // The parts of a call that the FFI handlers of both platforms read: its buffers, and the attributes that
-// hlo/rewrite/custom_call.h writes. Every function returns an error for a call that this xla-shmem did not write.
+// hlo/rewrite/call_arguments.h writes. Every function returns an error for a call that this xla-shmem did not write.
 #ifndef XLA_SHMEM_BINDINGS_FFI_CALL_ARGUMENTS_H_
 #define XLA_SHMEM_BINDINGS_FFI_CALL_ARGUMENTS_H_
 

@@ -1,9 +1,12 @@
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -20,6 +23,7 @@
 #include "xla_patch/nvshmem/loader.h"
 #include "xla_patch/options/values.h"
 #include "xla_patch/runtime/gpu_recording.h"
+#include "xla_patch/runtime/job_rounds.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/types/status.h"
 
@@ -127,6 +131,47 @@ std::vector<std::string> ObserveGpu(int process, const std::vector<int>& process
   return StartGpuObserver({record_directory, statistics, trace_file, /*on_gpu=*/true}, process, processes);
 }
 
+// A store of python/xla_shmem/runtime/store.py. Its exceptions go through.
+class PythonStore : public JobStore {
+ public:
+  explicit PythonStore(nb::object store) : store_(std::move(store)) {}
+
+  Status Set(const std::string& key, const std::string& value) override {
+    store_.attr("set")(key, value);
+    return {};
+  }
+  Result<std::optional<std::string>> Wait(const std::string& key, std::chrono::milliseconds time) override {
+    try {
+      return std::optional<std::string>(
+          nb::cast<std::string>(store_.attr("wait")(key, static_cast<double>(time.count()) / 1000)));
+    } catch (const nb::python_error& error) {
+      if (!error.matches(PyExc_TimeoutError)) throw;
+      return std::optional<std::string>();
+    }
+  }
+  std::optional<std::string> Get(const std::string& key) override {
+    return nb::cast<std::optional<std::string>>(store_.attr("get")(key));
+  }
+  Result<std::string> Propose(const std::string& key, const std::string& value) override {
+    return nb::cast<std::string>(store_.attr("propose")(key, value));
+  }
+
+ private:
+  nb::object store_;
+};
+
+std::pair<std::string, std::vector<std::string>> AgreeInJob(nb::object store, int process, int processes,
+                                                            const std::string& prefix, double patience_s,
+                                                            const std::string& error, const std::string& agreement,
+                                                            const std::string& facts) {
+  const auto patience = std::chrono::milliseconds(static_cast<int64_t>(patience_s * 1000));
+  const JobRounds rounds(process, processes, std::make_shared<PythonStore>(std::move(store)), prefix, patience);
+  const Result<JobAnswer> own = error.empty() ? JobAnswer{facts, agreement} : Result<JobAnswer>(Status::Error(error));
+  const Result<std::vector<std::string>> agreed = rounds.Agree("open", own);
+  if (!agreed.ok()) return {agreed.message(), {}};
+  return {"", *agreed};
+}
+
 void SetAdmitHook(nb::callable hook) {
   // Leaked on purpose: XLA may load an executable while the interpreter shuts down.
   auto* kept = new nb::object(std::move(hook));
@@ -212,9 +257,14 @@ void BindNvshmem(nb::module_& m) {
         "Bytes that NVSHMEM's heap takes on each PE with these settings.");
   m.def("nvshmem_check_world", &CheckWorld, nb::arg("members"), nb::arg("heap_bytes"),
         "\"\" or why no process of a world can start.");
+  m.def("agree_in_job", &AgreeInJob, nb::arg("store"), nb::arg("process"), nb::arg("processes"), nb::arg("prefix"),
+        nb::arg("patience_s"), nb::kw_only(), nb::arg("error"), nb::arg("agreement"), nb::arg("facts"),
+        "Announces `facts`, one line, or the `error` for which this process cannot take part. Returns the same in all "
+        "processes: why the job cannot start, \"\" if it can, and then the facts of each process.");
+  m.def("host_identity", &gpu::HostIdentity, "Equal in processes that are on one host for NVSHMEM.");
   m.def("imex_channels", [] { return gpu::CountImexChannels(); }, "How many IMEX channels this process sees.");
-  m.def("nvshmem_variables_that_must_agree", &gpu::VariablesThatMustAgree,
-        "Names of NVSHMEM's variables that must be equal in all processes if a user sets them.");
+  m.def("nvshmem_chosen_by_user", &gpu::ChosenByUser, nb::arg("environ"),
+        "NVSHMEM's variables in `environ` that must be equal in all processes, as \"NAME=value NAME=value\".");
 }
 
 void BindDeviceCode(nb::module_& m) {

@@ -4,43 +4,46 @@
 
 namespace xla_shmem::hlo {
 
-void MlirDictionary::Key(const char* key) {
-  members_ += members_.empty() ? "" : ", ";
-  members_ += key;
-  members_ += " = ";
-}
+namespace {
 
-void MlirDictionary::AddInt(const char* key, int64_t value) {
-  Key(key);
-  members_ += std::to_string(value) + " : i64";
-}
+void Append(int64_t value, std::string* text) { *text += std::to_string(value) + " : i64"; }
 
-void MlirDictionary::AddString(const char* key, std::string_view value) {
+void Append(std::string_view value, std::string* text) {
   static constexpr char kHex[] = "0123456789ABCDEF";
-  Key(key);
-  members_ += '"';
+  *text += '"';
   for (const char c : value) {
     const auto byte = static_cast<unsigned char>(c);
     // MLIR's lexer accepts \" and \\, but its printer writes all unusual bytes in hex; hex is right for any byte.
     if (byte < 0x20 || byte > 0x7e || c == '"' || c == '\\') {
-      members_ += '\\';
-      members_ += kHex[byte >> 4];
-      members_ += kHex[byte & 15];
+      *text += '\\';
+      *text += kHex[byte >> 4];
+      *text += kHex[byte & 15];
     } else {
-      members_ += c;
+      *text += c;
     }
   }
-  members_ += '"';
+  *text += '"';
 }
 
-void MlirDictionary::AddInts(const char* key, const std::vector<int64_t>& values) {
-  Key(key);
-  members_ += "array<i64";
+void Append(const std::vector<int64_t>& values, std::string* text) {
+  *text += "array<i64";
   for (size_t i = 0; i < values.size(); ++i) {
-    members_ += i == 0 ? ": " : ", ";
-    members_ += std::to_string(values[i]);
+    *text += i == 0 ? ": " : ", ";
+    *text += std::to_string(values[i]);
   }
-  members_ += '>';
+  *text += '>';
+}
+
+}  // namespace
+
+std::string MlirDictionary::Text() const {
+  std::string text = "{";
+  for (const auto& [key, value] : members_) {
+    if (text.size() > 1) text += ", ";
+    text += key + " = ";
+    std::visit([&](const auto& held) { Append(held, &text); }, value);
+  }
+  return text + "}";
 }
 
 bool ReadInts(std::string_view dictionary, std::string_view key, std::vector<int64_t>* values) {

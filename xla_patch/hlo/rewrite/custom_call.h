@@ -1,13 +1,9 @@
 #ifndef XLA_SHMEM_HLO_REWRITE_CUSTOM_CALL_H_
 #define XLA_SHMEM_HLO_REWRITE_CUSTOM_CALL_H_
 
-#include <cstdint>
-#include <vector>
-
 #include "xla_patch/assigner/collective_spec.h"
 #include "xla_patch/assigner/topology.h"
 #include "xla_patch/hlo/proto/collective.h"
-#include "xla_patch/hlo/proto/mlir_dictionary.h"
 #include "xla_patch/hlo/proto/module_reader.h"
 #include "xla_patch/hlo/rewrite/editor.h"
 #include "xla_patch/hlo/rewrite/pass_options.h"
@@ -17,30 +13,8 @@ namespace xla_shmem::hlo {
 // Why no call can take the place of a collective in this form, whatever the transport.
 Unsupported UnsupportedForm(const Collective& collective, Lowering lowering);
 
-// The custom calls that replace a collective. Their attributes name every participant by PE. Ranks with equal modules
-// write the same bytes:
-//
-//   op        id of the op, different for every op of the module (channel ids are not), equal where modules are
-//   module, name  for error messages
-//   topology  fingerprint of the topology the PEs belong to
-//   pairs     permute: source, target, source, target, ...
-//   group_offsets, groups  all others: group i is groups[group_offsets[i], group_offsets[i + 1])
-//   reduction  all-reduce and reduce-scatter
-//   source    file:line, for error messages, if the module names it
-//
-// On CPU also, for ranks whose modules differ:
-//
-//   program   id of the module, equal where modules are
-//   form, place, operand_sources, branches  CollectiveIdentity; a branch is its conditional and its number
-//   part      `number`
-//   contents  for error messages
-//
-// `spec`: name, op, participants and reduction of the call. `number`: of the calls for one collective.
-MlirDictionary CallArguments(const Module& module, const Collective& collective, const Topology& topology,
-                             const CollectiveSpec& spec, int64_t number);
-std::vector<int64_t> PesOf(const std::vector<int64_t>& devices, const Topology& topology);
-
-// Does the whole transfer. For a pair it replaces the start.
+// The custom calls that replace a collective; their attributes are in call_arguments.h. This one does the whole
+// transfer. For a pair it replaces the start.
 CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology);
 
 // The start's result is the final result, in its own buffer or in its operand's, as XLA had chosen.

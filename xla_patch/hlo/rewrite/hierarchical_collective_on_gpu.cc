@@ -9,7 +9,7 @@
 
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
-#include "xla_patch/hlo/rewrite/custom_call.h"
+#include "xla_patch/hlo/rewrite/call_arguments.h"
 #include "xla_patch/hlo/rewrite/edited_collective.h"
 #include "xla_patch/hlo/rewrite/new_instructions.h"
 #include "xla_patch/hlo/rewrite/part_call.h"
@@ -267,7 +267,8 @@ class DivisionOnGpu {
     return spec;
   }
 
-  // custom_call.h; `pieces` and `received_by` are those of bindings/ffi/gpu/collective_parts.cc. `number`: of the call.
+  // call_arguments.h; `pieces` and `received_by` are those of bindings/ffi/gpu/collective_parts.cc. `number`: of the
+  // call.
   std::string Arguments(const CollectiveSpec& spec, int64_t number) const {
     MlirDictionary dictionary = CallArguments(module_, collective_, topology_, spec, number);
     if (op_ == CollectiveOp::kCollectivePermute) {

@@ -13,7 +13,7 @@
 #include "xla_patch/hlo/proto/schedule.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/wire.h"
-#include "xla_patch/hlo/rewrite/custom_call.h"
+#include "xla_patch/hlo/rewrite/call_arguments.h"
 #include "xla_patch/hlo/rewrite/editor.h"
 #include "xla_patch/hlo/rewrite/new_instructions.h"
 #include "xla_patch/hlo/rewrite/new_numbers.h"

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "xla_patch/hlo/proto/mlir_dictionary.h"
-#include "xla_patch/hlo/rewrite/custom_call.h"
+#include "xla_patch/hlo/rewrite/call_arguments.h"
 
 namespace xla_shmem::hlo {
 

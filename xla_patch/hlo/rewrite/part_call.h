@@ -17,7 +17,7 @@
 namespace xla_shmem::hlo {
 
 // The custom call of a part of a divided collective (thunks/cpu/collective_parts.h). Its attributes are those of
-// custom_call.h, and of the op's own:
+// call_arguments.h, and of the op's own:
 //
 //   part_bytes, positions  all but permute and broadcast: the parts of the whole array, as many for each PE of `groups`
 //   received_by            permute: PEs that take their result from the second operand

@@ -1,8 +1,10 @@
 #include "xla_patch/nvshmem/gpu/world_members.h"
 
 #include <dirent.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -49,6 +51,14 @@ Status CheckMemory(const std::vector<WorldMember>& members, size_t heap_bytes) {
 }
 
 }  // namespace
+
+std::string HostIdentity() {
+  std::string boot_id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return boot_id + "/" + name;
+}
 
 int CountImexChannels(const std::string& folder) {
   DIR* const files = opendir(folder.c_str());

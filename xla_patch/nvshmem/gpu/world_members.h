@@ -22,6 +22,10 @@ struct WorldMember {
   size_t free_bytes = 0;  // memory of its GPU
 };
 
+// Equal in processes that are on one host for NVSHMEM: same kernel and same host name. NVSHMEM compares host names, so
+// two pods of one machine are two hosts.
+std::string HostIdentity();
+
 // One file for each IMEX channel, with which GPUs map memory of other hosts.
 inline constexpr char kImexChannels[] = "/dev/nvidia-caps-imex-channels";
 

@@ -64,4 +64,13 @@ std::vector<std::string> VariablesThatMustAgree() {
   return names;
 }
 
+std::string ChosenByUser(const std::map<std::string, std::string>& variables) {
+  std::string chosen;
+  for (const std::string& name : VariablesThatMustAgree()) {
+    const auto found = variables.find(name);
+    if (found != variables.end()) chosen += (chosen.empty() ? "" : " ") + name + "=" + found->second;
+  }
+  return chosen;
+}
+
 }  // namespace xla_shmem::gpu

@@ -25,6 +25,9 @@ size_t HeapBytes(const std::map<std::string, std::string>& settings, bool own_st
 // others that decide where NVSHMEM puts its memory or how PEs work together.
 std::vector<std::string> VariablesThatMustAgree();
 
+// Those of them that are among the variables that a user has set, as "NAME=value NAME=value"; "" for none.
+std::string ChosenByUser(const std::map<std::string, std::string>& variables);
+
 }  // namespace xla_shmem::gpu
 
 #endif  // XLA_SHMEM_NVSHMEM_GPU_WORLD_SETTINGS_H_

@@ -94,7 +94,7 @@ struct SiteRecord {
 };
 static_assert(sizeof(SiteRecord) == 72);
 
-// What hlo/rewrite/custom_call.h writes of a collective on CPU for ranks whose copies of the program differ.
+// What hlo/rewrite/call_arguments.h writes of a collective on CPU for ranks whose copies of the program differ.
 struct Origin {
   uint64_t program = 0;
   uint64_t form = 0;

@@ -12,7 +12,8 @@ namespace {
 
 // Without groups if the attributes cannot be read, which the handler reports.
 observe::Site SiteOf(const GpuCallFrame& frame, CollectiveOp op) {
-  observe::Site site{frame.call.operation, OpName(op), frame.call.name, frame.attributes.contains("pairs"), {}};
+  observe::Site site{frame.call.operation, OpName(op), frame.call.name, frame.attributes.contains("pairs"), {},
+                     frame.call.source};
   if (!site.is_pairs) {
     if (Result<PeGroups> groups = ReadGroups(frame.attributes); groups.ok()) site.groups = *std::move(groups);
   } else if (const Result<PePairs> pairs = ReadPairs(frame.attributes); pairs.ok()) {
@@ -39,8 +40,12 @@ Result<CallIdentity> ReadRunnableCall(ffi::Dictionary attributes) {
 
 uint32_t TagOfCall(const CallIdentity& call, ffi::Dictionary attributes) {
   uint64_t hash = call.operation;
+  if (attributes.contains("messages")) {  // get() would write a message
+    const ffi::ErrorOr<int64_t> messages = attributes.get<int64_t>("messages");
+    if (messages.has_value()) hash = static_cast<uint64_t>(*messages);
+  }
   for (const char* const name : {"pairs", "group_offsets", "groups"}) {
-    if (!attributes.contains(name)) continue;  // get() would write a message
+    if (!attributes.contains(name)) continue;
     const ffi::ErrorOr<ffi::Span<const int64_t>> numbers = attributes.get<ffi::Span<const int64_t>>(name);
     if (numbers.has_error()) continue;
     for (const int64_t number : *numbers) hash = HashInt(hash, static_cast<uint64_t>(number));

@@ -1,4 +1,4 @@
-// What a process tells the others of the job before NVSHMEM starts, and the check of all announcements.
+// What a process tells the others of the job before NVSHMEM starts, and the check of all of that.
 #ifndef XLA_BACKENDS_GPU_SHMEM_JOB_ANNOUNCEMENT_H_
 #define XLA_BACKENDS_GPU_SHMEM_JOB_ANNOUNCEMENT_H_
 
@@ -13,26 +13,20 @@
 
 namespace xla::gpu {
 
-struct Announcement {
-  xla_shmem::gpu::WorldMember member;  // its process is the one that announced it
-  std::string agreement;               // what all processes must have alike
-};
-
-std::string ToText(const Announcement& announcement);
-// `process`: the process that wrote the text.
-xla_shmem::Result<Announcement> AnnouncementOf(int process, const std::string& text);
+// The facts of a process as one line, without its number, and those of all processes from their lines.
+std::string ToText(const xla_shmem::gpu::WorldMember& member);
+xla_shmem::Result<std::vector<xla_shmem::gpu::WorldMember>> MembersOf(const std::vector<std::string>& texts);
 
 // Bytes of the arena of each process.
 size_t ArenaBytes(const xla_shmem::EnvironmentOptions& options, int num_processes);
 
-// NVSHMEM's variables for a job on so many hosts.
-std::map<std::string, std::string> NvshmemSettings(const xla_shmem::EnvironmentOptions& options, int num_processes,
-                                                   int hosts);
+// NVSHMEM's variables for these processes.
+std::map<std::string, std::string> NvshmemSettings(const xla_shmem::EnvironmentOptions& options,
+                                                   const std::vector<xla_shmem::gpu::WorldMember>& members);
 
-// Error if the processes do not agree, or cannot form one world. `options`: those of process 0. `own_heap_steps`: as
-// xla_shmem::gpu::HeapBytes takes it.
-xla_shmem::Status CheckAnnouncements(const std::vector<std::string>& texts,
-                                     const xla_shmem::EnvironmentOptions& options, bool own_heap_steps);
+// Error if the processes cannot form one world. `own_heap_steps`: as xla_shmem::gpu::HeapBytes takes it.
+xla_shmem::Status CheckMembers(const std::vector<std::string>& texts, const xla_shmem::EnvironmentOptions& options,
+                               bool own_heap_steps);
 
 }  // namespace xla::gpu
 

@@ -2,12 +2,12 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <map>
+#include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,11 +18,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "xla/backends/gpu/shmem/job_announcement.h"
-#include "xla/backends/gpu/shmem/job_rounds.h"
+#include "xla/backends/gpu/shmem/pjrt_job_store.h"
 #include "xla/backends/gpu/shmem/shmem_flag.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
 #include "xla/debug_options_flags.h"
-#include "xla/runtime/device_id.h"
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
@@ -32,6 +31,7 @@
 #include "xla_patch/options/environment.h"
 #include "xla_patch/options/given_options.h"
 #include "xla_patch/runtime/gpu_recording.h"
+#include "xla_patch/runtime/job_rounds.h"
 #include "xla_patch/runtime/observe/record_directory.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/types/status.h"
@@ -40,20 +40,21 @@ namespace xla::gpu {
 namespace {
 
 using ::xla_shmem::EnvironmentOptions;
+using ::xla_shmem::JobAnswer;
+using ::xla_shmem::JobRounds;
 using ::xla_shmem::Result;
 using ::xla_shmem::Status;
+using ::xla_shmem::gpu::WorldMember;
 
 // The rounds of the start.
 constexpr char kOpen[] = "open";
 constexpr char kStart[] = "start";
 constexpr char kMulticast[] = "multicast";
+constexpr char kPrefix[] = "xla_shmem/3/";
+// Processes of a job may be minutes apart in loading data and libraries.
+constexpr std::chrono::minutes kPatience{10};
 // All processes have opened their libraries when NVSHMEM starts.
 constexpr std::chrono::seconds kStartPatience{60};
-
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 std::vector<std::string> NvshmemCandidates(const EnvironmentOptions& options) {
   if (!options.nvshmem_library.empty()) return {options.nvshmem_library};
@@ -66,33 +67,33 @@ std::vector<std::string> NvrtcCandidates(int driver_version) {
   return {"libnvrtc.so.12"};
 }
 
-// The same for processes that are on one host for NVSHMEM: same kernel and same host name.
-std::string HostIdentity() {
-  std::string boot_id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return absl::StrCat(boot_id, "/", name);
+Status SeveralGpus(size_t number) {
+  return Status::Error(absl::StrCat(number, " GPUs in one process; NVSHMEM takes one process for each GPU"));
 }
 
 // What all processes must have alike: the options, variables of NVSHMEM's that the user has set, and what the GPU and
 // its driver decide.
 std::string Agreement(const EnvironmentOptions& options, const xla_shmem::GpuFacts& facts) {
-  std::string agreement = options.agreement;
-  for (const std::string& name : xla_shmem::gpu::VariablesThatMustAgree()) {
-    const std::string value = Environment(name.c_str());
-    if (!value.empty()) absl::StrAppend(&agreement, " ", name, "=", value);
+  const std::string chosen = xla_shmem::gpu::ChosenByUser(xla_shmem::VariablesOf("NVSHMEM_"));
+  return absl::StrCat(options.agreement, chosen.empty() ? "" : " ", chosen, " on a GPU of ", facts.multiprocessors,
+                      " SMs", facts.can_copy_permutes ? "" : " without copied permutes");
+}
+
+// By process: the number of its host.
+std::vector<int32_t> NumberHosts(const std::vector<WorldMember>& members) {
+  std::map<std::string, int32_t> numbers;
+  std::vector<int32_t> hosts;
+  for (const WorldMember& member : members) {
+    hosts.push_back(numbers.emplace(member.host, static_cast<int32_t>(numbers.size())).first->second);
   }
-  absl::StrAppend(&agreement, " on a GPU of ", facts.multiprocessors, " SMs");
-  if (!facts.can_copy_permutes) absl::StrAppend(&agreement, " without copied permutes");
-  return agreement;
+  return hosts;
 }
 
 }  // namespace
 
 const Result<EnvironmentOptions>& ShmemOptions() {
   static const auto* const options =
-      new Result<EnvironmentOptions>(xla_shmem::ReadEnvironment(xla_shmem::OwnVariables()));
+      new Result<EnvironmentOptions>(xla_shmem::ReadEnvironment(xla_shmem::VariablesOf("XLA_SHMEM_")));
   return *options;
 }
 
@@ -110,9 +111,7 @@ void ShmemRuntime::Start(Job job) {
   const Status status =
       job.is_mock ? Status::Error("the GPU topology is a mock, so there are no other processes") : StartTogether(job);
   failure_ = status.message();
-  running_ = status.ok();
-  device_to_process_ = std::move(job.device_to_process);
-  if (running_) {
+  if (status.ok()) {
     LOG(INFO) << "NVSHMEM runs as PE " << job.process << " of " << job.num_processes;
   } else {
     LOG(WARNING) << "--xla_gpu_experimental_enable_nvshmem: collectives stay on the default backend: " << failure_;
@@ -120,46 +119,46 @@ void ShmemRuntime::Start(Job job) {
 }
 
 Status ShmemRuntime::StartTogether(const Job& job) {
-  if (job.kv_store == nullptr) {
-    return Status::Error(
-        absl::StrCat(job.device_ordinals.size(), " GPUs in one process; NVSHMEM takes one process for each GPU"));
-  }
-  const JobRounds rounds(job.process, job.num_processes, job.kv_store);
+  if (job.kv_store == nullptr) return SeveralGpus(job.device_ordinals.size());
+  const JobRounds rounds(job.process, job.num_processes, std::make_shared<PjrtJobStore>(job.kv_store), kPrefix,
+                         kPatience);
   // NVSHMEM's start is collective: no process may call it unless all will.
-  XLA_SHMEM_RETURN_IF_ERROR(rounds.Agree(kOpen, Open(job), [](const std::vector<std::string>& announcements) {
-    return CheckAnnouncements(announcements, *ShmemOptions(), !Environment("NVSHMEM_CUMEM_GRANULARITY").empty());
-  }));
-  XLA_SHMEM_RETURN_IF_ERROR(rounds.Agree(kStart, StartWorld(job, rounds), CheckEqual));
+  const auto opened = rounds.Agree(kOpen, Open(job), [](const std::vector<std::string>& texts) {
+    return CheckMembers(texts, *ShmemOptions(), std::getenv("NVSHMEM_CUMEM_GRANULARITY") != nullptr);
+  });
+  if (!opened.ok()) return opened.status();
+  const Result<std::vector<WorldMember>> members = MembersOf(*opened);
+  if (!members.ok()) return members.status();
+  XLA_SHMEM_RETURN_IF_ERROR(rounds.Agree(kStart, StartWorld(job, *members, rounds)).status());
   if (ShmemOptions()->multimem) AgreeOnMultimem(rounds);
-  return {};
+  return Admit(job, NumberHosts(*members));
 }
 
 void ShmemRuntime::AgreeOnMultimem(const JobRounds& rounds) {
-  const std::string own = gpu().has_multicast() ? "multicast memory" : "no multicast memory";
-  const auto check = [](const std::vector<std::string>& answers) {
-    for (size_t process = 0; process < answers.size(); ++process) {
-      if (answers[process] != "multicast memory") {
-        return Status::Error(absl::StrCat("process ", process, " has ", answers[process]));
-      }
-    }
-    return Status();
-  };
-  const Status agreed = rounds.Agree(kMulticast, own, check);
-  if (agreed.ok()) {
-    gpu().UseMultimem();
-  } else {
-    LOG(WARNING) << "XLA_SHMEM_GPU_REDUCE=multimem: " << agreed.message()
-                 << ", so the kernel for GPUs without NVLink SHARP reduces in all processes";
-  }
+  const bool has_multicast = gpu().has_multicast();
+  const Status agreed =
+      rounds.Agree(kMulticast, JobAnswer{"", has_multicast ? "multicast memory" : "no multicast memory"}).status();
+  if (agreed.ok() && has_multicast) return gpu().UseMultimem();
+  LOG(WARNING) << "XLA_SHMEM_GPU_REDUCE=multimem: "
+               << (agreed.ok() ? "no process has multicast memory" : agreed.message())
+               << ", so the kernel for GPUs without NVLink SHARP reduces in all processes";
 }
 
-Result<std::string> ShmemRuntime::Open(const Job& job) {
+Status ShmemRuntime::Admit(const Job& job, const std::vector<int32_t>& hosts) {
+  absl::StatusOr<xla_shmem::Topology> topology =
+      RunningTopology(job.device_to_process, hosts, ShmemOptions()->nvlink_domain);
+  if (!topology.ok()) return Status::Error(std::string(topology.status().message()));
+  topology_ = *std::move(topology);
+  std::vector<int> world(job.num_processes);
+  std::iota(world.begin(), world.end(), 0);
+  gpu().Admit(std::move(world), static_cast<int64_t>(topology_.Fingerprint()));
+  return {};
+}
+
+Result<JobAnswer> ShmemRuntime::Open(const Job& job) {
   const Result<EnvironmentOptions>& options = ShmemOptions();
   if (!options.ok()) return options.status();
-  if (job.device_ordinals.size() != 1) {
-    return Status::Error(
-        absl::StrCat(job.device_ordinals.size(), " GPUs in one process; NVSHMEM takes one process for each GPU"));
-  }
+  if (job.device_ordinals.size() != 1) return SeveralGpus(job.device_ordinals.size());
   // No process writes a trace before all have announced themselves.
   if (job.process == 0 && !options->trace.empty()) unlink(options->trace.c_str());
   xla_shmem::GpuOpenOptions open;
@@ -175,16 +174,16 @@ Result<std::string> ShmemRuntime::Open(const Job& job) {
                                      facts->compute_major * 10 + facts->compute_minor);
   if (!kernels.ok()) return kernels.status();
   XLA_SHMEM_RETURN_IF_ERROR(gpu().LoadKernels(*kernels));
-  return ToText({{job.process, HostIdentity(), facts->bus_id, xla_shmem::gpu::CountImexChannels(), facts->free_bytes},
-                 Agreement(*options, *facts)});
+  return JobAnswer{ToText({job.process, xla_shmem::gpu::HostIdentity(), facts->bus_id,
+                           xla_shmem::gpu::CountImexChannels(), facts->free_bytes}),
+                   Agreement(*options, *facts)};
 }
 
-Result<std::string> ShmemRuntime::StartWorld(const Job& job, const JobRounds& rounds) {
-  const Result<int> hosts = FindHosts(rounds);
-  if (!hosts.ok()) return hosts.status();
+Result<JobAnswer> ShmemRuntime::StartWorld(const Job& job, const std::vector<WorldMember>& members,
+                                           const JobRounds& rounds) {
   const EnvironmentOptions& options = *ShmemOptions();
   // Before the unique id is made: NVSHMEM reads its environment then. What the user has set stays.
-  for (const auto& [name, value] : NvshmemSettings(options, job.num_processes, *hosts)) {
+  for (const auto& [name, value] : NvshmemSettings(options, members)) {
     setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
   }
   const xla_shmem::gpu::StartLimit limit(job.num_processes, kStartPatience,
@@ -203,15 +202,15 @@ Result<std::string> ShmemRuntime::StartWorld(const Job& job, const JobRounds& ro
   start.timed = options.statistics || !options.trace.empty();
   const Result<size_t> offset = gpu().Start(start);
   if (!offset.ok()) return offset.status();
-  Observe(job, rounds);
-  return absl::StrCat("its arena at offset ", *offset, " of NVSHMEM's heap");
+  Observe(job, members, rounds);
+  return JobAnswer{"", absl::StrCat("its arena at offset ", *offset, " of NVSHMEM's heap")};
 }
 
-void ShmemRuntime::Observe(const Job& job, const JobRounds& rounds) {
+void ShmemRuntime::Observe(const Job& job, const std::vector<WorldMember>& members, const JobRounds& rounds) {
   const EnvironmentOptions& options = *ShmemOptions();
   std::vector<int> here;  // processes on this host
-  for (int process = 0; process < job.num_processes; ++process) {
-    if (hosts_[process] == hosts_[job.process]) here.push_back(process);
+  for (const WorldMember& member : members) {
+    if (member.host == members[job.process].host) here.push_back(member.process);
   }
   const Result<std::string> name = rounds.FromProcess0("records", xla_shmem::observe::NewJobName);
   const Result<std::string> records =
@@ -224,20 +223,6 @@ void ShmemRuntime::Observe(const Job& job, const JobRounds& rounds) {
   }
 }
 
-Result<int> ShmemRuntime::FindHosts(const JobRounds& rounds) {
-  std::map<std::string, int32_t> numbers;
-  hosts_.clear();
-  for (int process = 0; process < rounds.num_processes(); ++process) {
-    const Result<std::string> text = rounds.Answer(kOpen, process);
-    if (!text.ok()) return text.status();
-    const Result<Announcement> announcement = AnnouncementOf(process, *text);
-    if (!announcement.ok()) return announcement.status();
-    const auto next = static_cast<int32_t>(numbers.size());
-    hosts_.push_back(numbers.emplace(announcement->member.host, next).first->second);
-  }
-  return static_cast<int>(numbers.size());
-}
-
 std::string ShmemRuntime::failure() const {
   absl::MutexLock lock(mutex_);
   return failure_;
@@ -245,30 +230,16 @@ std::string ShmemRuntime::failure() const {
 
 absl::Status ShmemRuntime::CheckRunning() const {
   absl::MutexLock lock(mutex_);
-  if (running_) return absl::OkStatus();
+  if (topology_.num_devices() > 0) return absl::OkStatus();
   if (!failure_.empty()) return absl::FailedPreconditionError(failure_);
   return absl::FailedPreconditionError(
       "NVSHMEM does not run in this process: set XLA_FLAGS=--xla_gpu_experimental_enable_nvshmem=true before the GPU "
       "client starts, or compile this program again without it");
 }
 
-std::vector<RunningDevice> ShmemRuntime::Devices() const {
-  std::vector<RunningDevice> devices;
+xla_shmem::Topology ShmemRuntime::topology() const {
   absl::MutexLock lock(mutex_);
-  if (!running_) return devices;
-  for (const auto& [device, process] : device_to_process_) {
-    const auto number = static_cast<int32_t>(process.value());
-    devices.push_back({device.value(), number, hosts_[number]});
-  }
-  std::sort(devices.begin(), devices.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
-  return devices;
-}
-
-absl::StatusOr<int> ShmemRuntime::PeOf(GlobalDeviceId device) const {
-  absl::MutexLock lock(mutex_);
-  const auto found = device_to_process_.find(device);
-  if (found != device_to_process_.end()) return static_cast<int>(found->second.value());
-  return absl::InternalError(absl::StrCat("device ", device.value(), " is in none of the job's processes"));
+  return topology_;
 }
 
 }  // namespace xla::gpu

@@ -16,14 +16,14 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "xla/backends/gpu/shmem/job_rounds.h"
-#include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
 #include "xla/pjrt/distributed/key_value_store_interface.h"
 #include "xla/runtime/device_id.h"
 #include "xla/runtime/process_id.h"
+#include "xla_patch/assigner/topology.h"
+#include "xla_patch/nvshmem/gpu/world_members.h"
 #include "xla_patch/options/environment.h"
+#include "xla_patch/runtime/job_rounds.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/types/status.h"
 
@@ -58,11 +58,8 @@ class ShmemRuntime {
   // Ok if collectives can run on this process's GPU.
   absl::Status CheckRunning() const;
 
-  // Every device of the job, sorted by id; none unless NVSHMEM runs.
-  std::vector<RunningDevice> Devices() const;
-
-  // PE of a device of the job.
-  absl::StatusOr<int> PeOf(GlobalDeviceId device) const;
+  // The job; empty unless NVSHMEM runs.
+  xla_shmem::Topology topology() const;
 
   // Only if CheckRunning is ok.
   xla_shmem::GpuRuntime& gpu() const { return xla_shmem::GpuRuntime::Get(); }
@@ -71,23 +68,23 @@ class ShmemRuntime {
   // Ok once NVSHMEM runs in all processes; otherwise the same error in all of them.
   xla_shmem::Status StartTogether(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Reductions go to the NVLink switch if all processes have multicast memory.
-  void AgreeOnMultimem(const JobRounds& rounds);
-  // Opens the libraries and loads the kernels. Returns this process's announcement (job_announcement.h).
-  xla_shmem::Result<std::string> Open(const Job& job);
+  void AgreeOnMultimem(const xla_shmem::JobRounds& rounds);
+  // Opens the libraries and loads the kernels. Returns what this process announces (job_announcement.h).
+  xla_shmem::Result<xla_shmem::JobAnswer> Open(const Job& job);
   // Returns the arena's offset in NVSHMEM's heap, which must be the same in all processes.
-  xla_shmem::Result<std::string> StartWorld(const Job& job, const JobRounds& rounds)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  xla_shmem::Result<xla_shmem::JobAnswer> StartWorld(const Job& job,
+                                                     const std::vector<xla_shmem::gpu::WorldMember>& members,
+                                                     const xla_shmem::JobRounds& rounds);
+  // All processes run: executables for this job may.
+  xla_shmem::Status Admit(const Job& job, const std::vector<int32_t>& hosts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts statistics, trace and flight recorder.
-  void Observe(const Job& job, const JobRounds& rounds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Numbers the hosts of the processes. Returns how many there are.
-  xla_shmem::Result<int> FindHosts(const JobRounds& rounds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Observe(const Job& job, const std::vector<xla_shmem::gpu::WorldMember>& members,
+               const xla_shmem::JobRounds& rounds);
 
   mutable absl::Mutex mutex_;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
-  bool running_ ABSL_GUARDED_BY(mutex_) = false;
   std::string failure_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<GlobalDeviceId, ProcessId> device_to_process_ ABSL_GUARDED_BY(mutex_);
-  std::vector<int32_t> hosts_ ABSL_GUARDED_BY(mutex_);  // by process
+  xla_shmem::Topology topology_ ABSL_GUARDED_BY(mutex_);  // empty unless NVSHMEM runs
 };
 
 // For the PJRT client: `Start` with the client's own variables. The keys of `local_devices` are CUDA ordinals.

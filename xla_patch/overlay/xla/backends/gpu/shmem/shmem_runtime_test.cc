@@ -11,6 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "google/protobuf/descriptor.h"
 #include "xla/backends/gpu/shmem/shmem_backend_assignment.h"
 #include "xla/backends/gpu/shmem/shmem_flag.h"
@@ -69,7 +72,7 @@ std::vector<std::string> Failures(const std::vector<int>& devices) {
   std::vector<std::string> failures;
   for (size_t process = 0; process < processes.size(); ++process) {
     processes[process].join();
-    EXPECT_THAT(runtimes[process]->Devices(), IsEmpty());
+    EXPECT_EQ(runtimes[process]->topology().num_devices(), 0);
     EXPECT_FALSE(runtimes[process]->CheckRunning().ok());
     failures.push_back(runtimes[process]->failure());
   }
@@ -95,15 +98,36 @@ TEST(ShmemRuntimeTest, ProcessesOfAMockTopologyAreNotWaitedFor) {
   EXPECT_THAT(runtime.failure(), HasSubstr("the GPU topology is a mock"));
 }
 
-TEST(ShmemRuntimeTest, AWrongOptionIsAnErrorOfEveryCompilation) {
-  const auto module = ParseEntry("ROOT c = f32[4] all-reduce(p), channel_id=1, to_apply=sum, replica_groups={}", 2);
+// Of a module with this entry, where NVSHMEM is requested.
+absl::Status Assigned(absl::string_view entry) {
+  const auto module = ParseEntry(entry, 2);
   DebugOptions& debug_options = module->mutable_config().mutable_debug_options();
   if (Field() != nullptr) debug_options.GetReflection()->SetBool(&debug_options, Field(), true);
-  const absl::Status status = AssignShmemBackends(
+  return AssignShmemBackends(
       module.get(), GpuTopology("", /*num_partitions=*/1, /*num_hosts_per_partition=*/2, /*num_devices_per_host=*/1),
       /*slice_size=*/0, CompilationStats::MakeNoopStats().get());
+}
+
+TEST(ShmemRuntimeTest, AWrongOptionIsAnErrorOfEveryCompilation) {
+  const absl::Status status = Assigned("ROOT c = f32[4] all-reduce(p), channel_id=1, to_apply=sum, replica_groups={}");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), StartsWith("XLA_SHMEM_PROFILE='fast'"));
+}
+
+absl::Status WithKernel(absl::string_view target, absl::string_view config) {
+  return Assigned(absl::StrCat("ROOT kernel = f32[4] custom-call(p), custom_call_target=\"", target,
+                               "\", api_version=API_VERSION_ORIGINAL, backend_config=\"", config, "\""));
+}
+
+TEST(ShmemRuntimeTest, AMosaicKernelThatCallsNvshmemIsRefusedByName) {
+  for (const absl::string_view target : {"mosaic_gpu", "mosaic_gpu_v2"}) {
+    const absl::Status status = WithKernel(target, "extern nvshmem_ptr");
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("kernel (", target, ") calls NVSHMEM")));
+  }
+  // Of other kernels the option is what is wrong.
+  EXPECT_EQ(WithKernel("mosaic_gpu_v2", "multimem_parameters").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(WithKernel("my_kernel", "nvshmem").code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "xla/backends/gpu/shmem/shmem_thunk_substitution.h"
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -7,19 +8,19 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/log/log.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "xla/backends/gpu/runtime/collective_thunk.h"
 #include "xla/backends/gpu/shmem/shmem_collective_thunk.h"
 #include "xla/backends/gpu/shmem/shmem_runtime.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/collective_backend_config.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/module_collectives.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/status_macros.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/service/hlo_module_config.h"
-#include "xla/tsl/platform/status_macros.h"
 #include "xla_patch/assigner/topology.h"
 #include "xla_patch/assigner/transport.h"
-#include "xla_patch/hlo/proto/record.h"
+#include "xla_patch/hlo/rewrite/call_arguments.h"
 
 namespace xla::gpu {
 namespace {
@@ -36,7 +37,15 @@ bool HasShmemCollectives(const HloModule& module) {
   return false;
 }
 
+// The job that the module was compiled for: this one, or one that it does not run in.
+absl::StatusOr<xla_shmem::Topology> TopologyOf(const HloModule& module) {
+  const xla_shmem::Topology running = ShmemRuntime::Get().topology();
+  const int64_t num_devices = NumJobDevices(module);
+  return num_devices <= running.num_devices() ? running : UniformTopology(num_devices, 1, num_devices);
+}
+
 absl::StatusOr<ShmemCollectives> FindShmemCollectives(const HloModule& module) {
+  SHMEM_ASSIGN_OR_RETURN(const xla_shmem::Topology topology, TopologyOf(module));
   ShmemCollectives collectives;
   const auto add = [&](const ModuleCollective& found) {
     if (!IsOnNvshmem(*found.op)) return absl::OkStatus();
@@ -46,21 +55,20 @@ absl::StatusOr<ShmemCollectives> FindShmemCollectives(const HloModule& module) {
     if (!unsupported.has_value()) {
       unsupported = xla_shmem::UnsupportedWithinReach(spec, xla_shmem::PatchedXlaTransport({}));
     }
+    if (spec.module.num_nvlink_domains == 0) unsupported = "the job lacks one of the module's devices";
     if (unsupported.has_value()) {
       // Our assigner does not choose NVSHMEM for this collective, so the user did.
       LOG(WARNING) << spec.name << " asks for NVSHMEM and runs on NCCL: " << *unsupported;
       return absl::OkStatus();
     }
-    const xla_shmem::CollectiveRecord record = xla_shmem::hlo::DescribeCollective(found.module, found.collective);
-    const std::string source =
-        record.source_file.empty() ? "" : absl::StrCat(record.source_file, ":", record.source_line);
     for (const HloInstruction* named : {found.op, found.issued}) {
-      collectives[std::string(named->name())] = {spec, absl::StrCat(module.name(), "/", spec.name), source,
-                                                 module.config().static_device_assignment()};
+      collectives[std::string(named->name())] = {
+          spec, xla_shmem::hlo::CallArguments(found.module, found.collective, topology, spec, 0),
+          module.config().static_device_assignment()};
     }
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(VisitCollectives(module, xla_shmem::Topology(), add));
+  SHMEM_RETURN_IF_ERROR(VisitCollectives(module, topology, add));
   return collectives;
 }
 
@@ -74,12 +82,12 @@ absl::Status UseShmemThunks(const HloModule* module, ThunkSequence* thunks) {
     LOG(WARNING) << module->name() << " was compiled for NVSHMEM and runs on NCCL: " << failure;
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const ShmemCollectives collectives, FindShmemCollectives(*module));
+  SHMEM_ASSIGN_OR_RETURN(const ShmemCollectives collectives, FindShmemCollectives(*module));
   return thunks->TransformNested([&](std::unique_ptr<Thunk> thunk) -> absl::StatusOr<std::unique_ptr<Thunk>> {
     const auto found = collectives.find(thunk->thunk_info().profile_annotation);
     if (found == collectives.end() || dynamic_cast<CollectiveThunk*>(thunk.get()) == nullptr) return thunk;
     std::unique_ptr<CollectiveThunk> upstream(static_cast<CollectiveThunk*>(thunk.release()));
-    return std::make_unique<ShmemCollectiveThunk>(std::move(upstream), found->second);
+    return ShmemCollectiveThunk::Create(std::move(upstream), found->second);
   });
 }
 

@@ -4,9 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,12 +31,18 @@
 #include "xla/backends/gpu/runtime/thunk_proto_deserialization.h"
 #include "xla/backends/gpu/shmem/shmem_collective_thunk.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/collective_backend_config.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/test_modules.h"
+#include "xla/ffi/attribute_map.h"
 #include "xla/hlo/ir/hlo_casting_utils.h"
 #include "xla/hlo/ir/hlo_instructions.h"
 #include "xla/service/buffer_assignment.h"
+#include "xla/service/hlo.pb.h"
 #include "xla/shape_util.h"
 #include "xla_patch/assigner/assigner.h"
+#include "xla_patch/assigner/transport.h"
+#include "xla_patch/hlo/proto/mlir_dictionary.h"
+#include "xla_patch/hlo/rewrite/pass.h"
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 
 // No device code is compiled here.
@@ -184,6 +195,66 @@ TEST_F(ShmemThunkSubstitutionTest, ALoadedExecutableGetsTheSameThunks) {
   EXPECT_THAT(Kinds(*loaded), Each(EndsWith(" NCCL")));
   ASSERT_TRUE(UseShmemThunks(module_.get(), &*loaded).ok());
   EXPECT_EQ(Kinds(*loaded), ours);
+}
+
+// As MlirDictionary writes it.
+std::string Text(const std::string& name, const ffi::Attribute& attribute) {
+  xla_shmem::hlo::MlirDictionary dictionary;
+  if (const auto* number = std::get_if<ffi::Scalar>(&attribute.AsVariant())) {
+    dictionary.AddInt(name.c_str(), std::get<int64_t>(number->AsVariant()));
+  } else if (const auto* text = std::get_if<std::string>(&attribute.AsVariant())) {
+    dictionary.AddString(name.c_str(), *text);
+  } else {
+    const auto& numbers = std::get<ffi::Array>(attribute.AsVariant());
+    dictionary.AddInts(name.c_str(), std::get<std::vector<int64_t>>(numbers.AsVariant()));
+  }
+  const std::string braced = dictionary.Text();
+  return braced.substr(1, braced.size() - 2);
+}
+
+// The custom calls that the plugin puts in the place of all collectives of the module: target and arguments, by name.
+std::map<std::string, std::pair<std::string, std::string>> CallsOfThePlugin(const HloModule& module) {
+  xla_shmem::PassOptions options;
+  options.topology = *UniformTopology(2, 1, 2);
+  options.transport = xla_shmem::GpuTransport({{0, 0}, {1, 0}});
+  options.lowering = xla_shmem::Lowering::kGpu;
+  for (const xla_shmem::CollectiveOpInfo& info : xla_shmem::kCollectiveOps) options.assign.ops.push_back({info.op, {}});
+  const auto passed = xla_shmem::RunPass(module.ToProto().SerializeAsString(), options);
+  EXPECT_TRUE(passed.ok()) << passed.message();
+  HloModuleProto proto;
+  EXPECT_TRUE(proto.ParseFromString(passed->module));
+  std::map<std::string, std::pair<std::string, std::string>> calls;
+  for (const HloComputationProto& computation : proto.computations()) {
+    for (const HloInstructionProto& instruction : computation.instructions()) {
+      if (instruction.opcode() != "custom-call") continue;
+      calls[instruction.name()] = {instruction.custom_call_target(), instruction.backend_config()};
+    }
+  }
+  return calls;
+}
+
+TEST_F(ShmemThunkSubstitutionTest, AThunkRunsTheCallThatThePluginPutsInItsPlace) {
+  Use(kOthers);
+  for (const absl::string_view name : kOtherNames) Choose(name);
+  ThunkSequence thunks = EmittedOthers();
+  ASSERT_TRUE(UseShmemThunks(module_.get(), &thunks).ok());
+  const auto calls = CallsOfThePlugin(*module_);
+  EXPECT_EQ(calls.size(), std::size(kOtherNames));
+  for (std::unique_ptr<Thunk>& top : thunks) {
+    top->Walk([&](Thunk* thunk) {
+      const auto* ours = dynamic_cast<ShmemCollectiveThunk*>(thunk);
+      if (ours == nullptr) return;
+      const auto& [target, arguments] = calls.at(thunk->thunk_info().profile_annotation);
+      EXPECT_EQ(ours->call().target_name(), target);
+      const auto proto = ours->call().ToProto();
+      const auto attributes = ffi::AttributesMap::FromProto(proto->custom_call_thunk().attributes());
+      EXPECT_EQ(attributes->size(), std::count(arguments.begin(), arguments.end(), '=') + 1) << arguments;
+      for (const auto& [name, value] : *attributes) {
+        if (name == "op" || name == "messages") continue;  // equal in processes that have loaded the module
+        EXPECT_THAT(arguments, HasSubstr(Text(name, value)));
+      }
+    });
+  }
 }
 
 TEST_F(ShmemThunkSubstitutionTest, WithoutADeviceAssignmentNothingChanges) {

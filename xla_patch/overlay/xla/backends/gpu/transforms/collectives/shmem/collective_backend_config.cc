@@ -1,11 +1,11 @@
 #include "xla/backends/gpu/transforms/collectives/shmem/collective_backend_config.h"
 
 #include "absl/status/statusor.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/status_macros.h"
 #include "xla/hlo/ir/hlo_casting_utils.h"
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_instructions.h"
 #include "xla/service/gpu/backend_configs.pb.h"
-#include "xla/tsl/platform/status_macros.h"
 
 namespace xla::gpu {
 namespace {
@@ -16,7 +16,7 @@ constexpr auto kNvshmem = static_cast<CollectiveBackendConfig::CollectiveBackend
 }  // namespace
 
 absl::StatusOr<bool> SetCollectiveBackend(xla_shmem::Backend backend, HloInstruction* instruction) {
-  ASSIGN_OR_RETURN(GpuBackendConfig config, instruction->backend_config<GpuBackendConfig>());
+  SHMEM_ASSIGN_OR_RETURN(GpuBackendConfig config, instruction->backend_config<GpuBackendConfig>());
   CollectiveBackendConfig& collective = *config.mutable_collective_backend_config();
   const bool was_nvshmem = collective.backend() == kNvshmem;
   if (backend == xla_shmem::Backend::kNvshmem) {
@@ -27,7 +27,7 @@ absl::StatusOr<bool> SetCollectiveBackend(xla_shmem::Backend backend, HloInstruc
     if (!was_nvshmem) return false;
     collective.clear_backend();
   }
-  RETURN_IF_ERROR(instruction->set_backend_config(config));
+  SHMEM_RETURN_IF_ERROR(instruction->set_backend_config(config));
   return true;
 }
 

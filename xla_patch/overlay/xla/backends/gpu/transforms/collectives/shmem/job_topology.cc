@@ -47,16 +47,18 @@ absl::StatusOr<xla_shmem::Topology> UniformTopology(int64_t num_devices, int64_t
   return CreateTopology(std::move(devices));
 }
 
-absl::StatusOr<xla_shmem::Topology> RunningTopology(const std::vector<RunningDevice>& devices,
+absl::StatusOr<xla_shmem::Topology> RunningTopology(const absl::flat_hash_map<GlobalDeviceId, ProcessId>& devices,
+                                                    const std::vector<int32_t>& hosts,
                                                     std::optional<int64_t> nvlink_domain) {
   std::vector<xla_shmem::DeviceLocation> locations;
-  locations.reserve(devices.size());
-  for (const RunningDevice& device : devices) {
+  for (const auto& [device, process_id] : devices) {
+    const auto process = static_cast<int32_t>(process_id.value());
+    const int32_t host = hosts[process];
     int32_t domain = 0;
     if (nvlink_domain.has_value()) {
-      domain = *nvlink_domain == 0 ? device.host : static_cast<int32_t>(device.process / *nvlink_domain);
+      domain = *nvlink_domain == 0 ? host : static_cast<int32_t>(process / *nvlink_domain);
     }
-    locations.push_back({device.id, device.process, device.host, domain, /*pe=*/device.process});
+    locations.push_back({device.value(), process, host, domain, /*pe=*/process});
   }
   return CreateTopology(std::move(locations));
 }

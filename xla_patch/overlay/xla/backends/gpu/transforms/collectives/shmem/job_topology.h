@@ -5,8 +5,11 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "xla/hlo/ir/hlo_module.h"
+#include "xla/runtime/device_id.h"
+#include "xla/runtime/process_id.h"
 #include "xla_patch/assigner/topology.h"
 
 namespace xla::gpu {
@@ -21,17 +24,11 @@ int64_t NumJobDevices(const HloModule& module);
 absl::StatusOr<xla_shmem::Topology> UniformTopology(int64_t num_devices, int64_t devices_per_process,
                                                     int64_t devices_per_domain);
 
-// A device of a job in which NVSHMEM runs.
-struct RunningDevice {
-  int64_t id = 0;
-  int32_t process = 0;  // its PE too
-  int32_t host = 0;
-};
-
-// A job in which NVSHMEM runs, with one device in a process. `nvlink_domain` as in xla_shmem::EnvironmentOptions,
-// counted in the order of processes; none: all devices reach one another, so they form one domain. InvalidArgument if
-// two devices share a process.
-absl::StatusOr<xla_shmem::Topology> RunningTopology(const std::vector<RunningDevice>& devices,
+// A job in which NVSHMEM runs, with one device in a process, whose PE is the process. `nvlink_domain` as in
+// xla_shmem::EnvironmentOptions, counted in the order of processes; none: all devices reach one another, so they form
+// one domain. `hosts`: by process. InvalidArgument if two devices share a process.
+absl::StatusOr<xla_shmem::Topology> RunningTopology(const absl::flat_hash_map<GlobalDeviceId, ProcessId>& devices,
+                                                    const std::vector<int32_t>& hosts,
                                                     std::optional<int64_t> nvlink_domain);
 
 }  // namespace xla::gpu

@@ -6,15 +6,26 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/test_modules.h"
+#include "xla/runtime/device_id.h"
+#include "xla/runtime/process_id.h"
 
 namespace xla::gpu {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+// Device and process.
+absl::flat_hash_map<GlobalDeviceId, ProcessId> Devices(const std::vector<std::pair<int, int>>& numbers) {
+  absl::flat_hash_map<GlobalDeviceId, ProcessId> devices;
+  for (const auto& [device, process] : numbers) devices[GlobalDeviceId(device)] = ProcessId(process);
+  return devices;
+}
 
 TEST(JobTopologyTest, ConsecutiveDevicesShareProcessesAndDomains) {
   const auto topology = UniformTopology(8, 2, 4);
@@ -45,7 +56,7 @@ TEST(JobTopologyTest, ANegativeCountIsAnError) {
 
 TEST(JobTopologyTest, ARunningJobIsOneDomainWithTheProcessesItHas) {
   // XLA numbers devices by network proximity, which need not be the order of processes.
-  const auto topology = RunningTopology({{0, 2, 0}, {1, 0, 0}, {2, 1, 1}}, std::nullopt);
+  const auto topology = RunningTopology(Devices({{0, 2}, {1, 0}, {2, 1}}), {0, 1, 0}, std::nullopt);
   ASSERT_TRUE(topology.ok()) << topology.status();
   EXPECT_EQ(topology->num_processes(), 3);
   EXPECT_EQ(topology->max_devices_per_process(), 1);
@@ -55,9 +66,9 @@ TEST(JobTopologyTest, ARunningJobIsOneDomainWithTheProcessesItHas) {
 }
 
 TEST(JobTopologyTest, AnOptionDividesARunningJobIntoDomainsByProcessOrHost) {
-  const std::vector<RunningDevice> devices = {{10, 3, 1}, {11, 0, 0}, {12, 1, 0}, {13, 2, 0}};
+  const auto devices = Devices({{10, 3}, {11, 0}, {12, 1}, {13, 2}});
   const auto domains = [&](int64_t option) {
-    const auto topology = RunningTopology(devices, option);
+    const auto topology = RunningTopology(devices, {0, 0, 0, 1}, option);
     EXPECT_TRUE(topology.ok()) << topology.status();
     std::vector<int32_t> of_processes;
     for (const int64_t id : {11, 12, 13, 10}) of_processes.push_back(topology->Find(id)->nvlink_domain);
@@ -68,7 +79,7 @@ TEST(JobTopologyTest, AnOptionDividesARunningJobIntoDomainsByProcessOrHost) {
 }
 
 TEST(JobTopologyTest, TwoDevicesOfOneProcessCannotBothBeItsPe) {
-  EXPECT_THAT(std::string(RunningTopology({{0, 0}, {1, 0}}, std::nullopt).status().message()),
+  EXPECT_THAT(std::string(RunningTopology(Devices({{0, 0}, {1, 0}}), {0}, std::nullopt).status().message()),
               HasSubstr("PE 0 is given to"));
 }
 

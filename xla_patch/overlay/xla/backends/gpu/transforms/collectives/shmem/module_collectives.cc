@@ -7,9 +7,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/status_macros.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/service/hlo.pb.h"
-#include "xla/tsl/platform/status_macros.h"
 #include "xla_patch/assigner/device_assignment.h"
 #include "xla_patch/hlo/proto/collective_reader.h"
 #include "xla_patch/hlo/proto/device_assignment.h"
@@ -46,8 +46,9 @@ absl::Status VisitCollectives(const HloModule& module, const xla_shmem::Topology
   for (hlo::Collective& collective : *collectives) {
     if (collective.form == hlo::CollectiveForm::kLowered) continue;  // a custom call of the plugin's
     collective.spec.module = placement;
-    RETURN_IF_ERROR(visit({*read, collective, instruction(static_cast<int64_t>(collective.op)),
-                           instruction(static_cast<int64_t>(collective.instruction)), instruction(collective.done)}));
+    SHMEM_RETURN_IF_ERROR(
+        visit({*read, collective, instruction(static_cast<int64_t>(collective.op)),
+               instruction(static_cast<int64_t>(collective.instruction)), instruction(collective.done)}));
   }
   return absl::OkStatus();
 }
