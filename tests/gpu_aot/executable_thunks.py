@@ -23,7 +23,7 @@ _THUNKS = {
     59: ("collective kernel", None, None, None, None),
 }
 _MODES = {2: "symmetric", 3: "peer"}
-_CONFIG_USES_WINDOWS, _BUFFER_SPACE = 4, 4
+_CONFIG_USES_WINDOWS, _SOURCE_SPACE, _DESTINATION_SPACE = 4, 4, 5
 
 
 class CollectiveThunk(NamedTuple):
@@ -34,7 +34,7 @@ class CollectiveThunk(NamedTuple):
       mode: ``"symmetric"``, ``"peer"`` or ``""``.
       windows: whether its buffers are NCCL's windows.
       copies: whether it may copy between GPUs of one process.
-      space: memory space of its first buffer.
+      space: memory space of its first source and destination; 0 if that of one is the default.
     """
 
     op: str
@@ -77,7 +77,7 @@ def _described(number: int, fields: list[tuple[int, int | bytes]]) -> Collective
         _MODES.get(int(values.get(mode, 0)), "") if mode else "",
         bool(of_config.get(_CONFIG_USES_WINDOWS)),
         bool(copies and values.get(copies)),
-        int(of_buffer.get(_BUFFER_SPACE, 0)),
+        min(int(of_buffer.get(space, 0)) for space in (_SOURCE_SPACE, _DESTINATION_SPACE)),
     )
 
 

@@ -97,7 +97,7 @@ def _by_flag(record: Mapping[str, Any], flags: Mapping[str, str]) -> Way | None:
 
 def _by_memory_space(record: Mapping[str, Any], flags: Mapping[str, str]) -> Way | None:
     space = record["result_space"]
-    if space not in _COLLECTIVE_MEMORY:
+    if space not in _COLLECTIVE_MEMORY or record["operand_space"] != space:
         return None
     windows = "xla_gpu_experimental_enable_nccl_symmetric_buffers"
     if flags.get(windows) == "true":

@@ -16,7 +16,9 @@ PERMUTE_MODE = "xla_gpu_collective_permute_mode"
 
 
 def _record(op: str, **other: Any) -> dict[str, Any]:
-    return {"op": op, "lowered": "DEFAULT", "kernel": None, "mode": None, "result_space": 0} | other
+    space = other.get("result_space", 0)
+    plain = {"lowered": "DEFAULT", "kernel": None, "mode": None, "result_space": 0, "operand_space": space}
+    return {"op": op} | plain | other
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,7 @@ def _record(op: str, **other: Any) -> dict[str, Any]:
         (_record("collective-permute"), {COPIES: "true", PERMUTE_MODE: "COLLECTIVES_PRIVATE_MEMORY"}, "NCCL"),
         (_record("reduce-scatter", result_space=7), {WINDOWS: "true"}, "NCCL symmetric"),
         (_record("reduce-scatter", result_space=1), {WINDOWS: "false"}, "NCCL registered"),
+        (_record("reduce-scatter", result_space=7, operand_space=0), {WINDOWS: "true"}, "NCCL"),
         (_record("reduce-scatter", result_space=5), {WINDOWS: "true"}, "NCCL"),  # host memory
     ],
 )
