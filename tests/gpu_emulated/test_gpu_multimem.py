@@ -13,7 +13,7 @@ from worker_multimem import BESIDE_IT, IN_SWITCH, OF_SOME, ROUNDS
 
 pytestmark = pytest.mark.timeout(300)
 
-_LAUNCH = re.compile(r"cuLaunchKernel(?:Ex)? (switch_reduction|move|reduce) ")
+_LAUNCH = re.compile(r"cuLaunchKernel(?:Ex)? (switch_reduction|move|reduce)(?:_packets)? ")
 
 
 def _launches(
