@@ -55,9 +55,9 @@ Result<std::string> JobRounds::Verdict(const std::string& round, const Check& ch
     return store_->Propose(key, Encode(judged.ok() ? Result<std::string>(std::string()) : judged.status()));
   }
   // Process 0 may itself wait for the others.
-  const Result<std::optional<std::string>> verdict = store_->Wait(key, 2 * patience_);
+  Result<std::optional<std::string>> verdict = store_->Wait(key, 2 * patience_);
   if (!verdict.ok()) return verdict.status();
-  if (verdict->has_value()) return **verdict;
+  if (std::optional<std::string>& text = *verdict; text.has_value()) return *std::move(text);
   return store_->Propose(key, Encode(Status::Error(Absent(0, 2 * patience_))));
 }
 
@@ -82,10 +82,11 @@ Result<std::vector<std::string>> JobRounds::Judge(const std::string& round, cons
 Result<JobAnswer> JobRounds::Answer(const std::string& round, int process, steady_clock::time_point deadline) const {
   // An answer that exists is read even after the deadline.
   const auto left = std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now());
-  const auto text = store_->Wait(KeyOf(round, process), std::max(left, milliseconds(100)));
-  if (!text.ok()) return text.status();
-  if (!text->has_value()) return Status::Error(Absent(process, patience_));
-  const Result<std::string> answer = Decode(**text);
+  const auto waited = store_->Wait(KeyOf(round, process), std::max(left, milliseconds(100)));
+  if (!waited.ok()) return waited.status();
+  const std::optional<std::string>& text = *waited;
+  if (!text.has_value()) return Status::Error(Absent(process, patience_));
+  const Result<std::string> answer = Decode(*text);
   if (!answer.ok()) return Status::Error("process " + std::to_string(process) + ": " + answer.message());
   return AsAnswer(*answer);
 }
@@ -100,9 +101,10 @@ Result<std::string> JobRounds::FromProcess0(const std::string& name,
                                             const std::function<Result<std::string>()>& make) const {
   const std::string key = prefix_ + name;
   if (process_ == 0) XLA_SHMEM_RETURN_IF_ERROR(store_->Set(key, Encode(make())));
-  const Result<std::optional<std::string>> text = store_->Wait(key, patience_);
-  if (!text.ok()) return text.status();
-  return text->has_value() ? Decode(**text) : Status::Error(Absent(0, patience_));
+  const Result<std::optional<std::string>> waited = store_->Wait(key, patience_);
+  if (!waited.ok()) return waited.status();
+  const std::optional<std::string>& text = *waited;
+  return text.has_value() ? Decode(*text) : Status::Error(Absent(0, patience_));
 }
 
 std::string JobRounds::KeyOf(const std::string& round, int process) const {
