@@ -2,7 +2,7 @@
 
 The stubs come from xla_patch/patches/<revision>/labels.json, which tools/xla_labels.py recorded from XLA's tree: a
 label that XLA does not have at that revision has no stub, a visibility is the real one, and a label that depends on a
-target that our patch changes does so here too.
+target that our patch changes does so here too. The headers of the FFI are real, those of jaxlib.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import jax
 
 ROOT = Path(__file__).parents[2]
 PATCHES = ROOT / "xla_patch" / "patches"
@@ -37,12 +39,20 @@ class Rule:
     hdrs: tuple[str, ...]
     deps: tuple[str, ...]
     outs: tuple[str, ...]
+    alwayslink: bool
 
 
 def facts(commit: str) -> dict[str, Any]:
     """Returns what was recorded of that revision of XLA."""
     recorded: dict[str, Any] = json.loads((PATCHES / commit / "labels.json").read_text())
+    recorded["libraries"]["//xla/ffi/api:ffi"]["headers"] = sorted(_ffi_headers())
     return recorded
+
+
+def _ffi_headers() -> dict[str, str]:
+    """Returns the text of each header of XLA's FFI for code outside of XLA, by its path in XLA."""
+    folder = Path(jax.ffi.include_dir())
+    return {str(file.relative_to(folder)): file.read_text() for file in (folder / "xla/ffi/api").glob("*.h")}
 
 
 def find_bazel() -> list[str] | None:
@@ -106,7 +116,8 @@ class Workspace:
                 *(
                     tuple(label.attrib["value"] for label in rule.findall(f"list[@name='{kind}']/*"))
                     for kind in ("srcs", "hdrs", "deps", "outs")
-                )
+                ),
+                alwayslink=rule.find("boolean[@name='alwayslink'][@value='true']") is not None,
             )
             for rule in ElementTree.fromstring(done.stdout).findall("rule")
         }
@@ -158,7 +169,9 @@ def _stubs(recorded: dict[str, Any]) -> dict[str, str]:
             continue
         declare(package_of(label), _library(label.partition(":")[2], [], ours, ["//visibility:public"]))
     for label, group in recorded["package_groups"].items():
-        arguments = ", ".join(f"{key} = {json.dumps(value)}" for key, value in group.items())
+        # Older Bazel has no "public": here all packages are of one repository.
+        values = {key: ["//..." if value == "public" else value for value in group[key]] for key in group}
+        arguments = ", ".join(f"{key} = {json.dumps(value)}" for key, value in values.items())
         declare(package_of(label), f"package_group(name = {json.dumps(label.partition(':')[2])}, {arguments})")
     for label, functions in recorded["functions"].items():
         if label.startswith("//"):
@@ -172,7 +185,7 @@ def _stubs(recorded: dict[str, Any]) -> dict[str, str]:
             texts["WORKSPACE"] += f'local_repository(name = "{repository}", path = "external/{repository}")\n'
         declare(f"external/{repository}/{package}".rstrip("/"), _library(name, [], [], ["//visibility:public"]))
     texts[".bazelignore"] = "external\n"
-    return texts
+    return texts | _ffi_headers()
 
 
 def _library(name: str, headers: list[str], deps: Iterable[str], visibility: list[str]) -> str:
@@ -227,11 +240,14 @@ def _is_for_tests(file: str, text: str) -> bool:
 def _unused(texts: dict[str, str], rules: Iterable[Rule]) -> set[str]:
     """Returns the files that no file of the overlay for XLA needs, directly or through another.
 
-    A source needs what it includes, a header needs its source, and a generated source needs its rule's inputs.
+    A source needs what it includes, a header needs its source, and a generated source needs its rule's inputs. What is
+    always linked is needed.
     """
+    rules = list(rules)
     inputs = {file_of(out): [file_of(source) for source in rule.srcs] for rule in rules for out in rule.outs}
     needed: set[str] = set()
     pending = [file for file in texts if file.startswith("xla/")]
+    pending += [file_of(source) for rule in rules if rule.alwayslink for source in rule.srcs]
     while pending:
         file = pending.pop()
         if file in needed:
