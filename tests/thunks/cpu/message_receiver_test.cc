@@ -59,7 +59,9 @@ TEST_CASE("A receiver learns when the sender of a measured message began, whiche
   BlockSet set;
   REQUIRE(TakeBlocks(receiving, kBytes, 1, &set));
   // 0: nobody measures. The channels have the same block, one after the other.
-  for (const auto& [reads, began] : {std::pair{true, 123}, {false, 456}, {true, 0}, {false, 0}}) {
+  for (const auto& sent_so : {std::pair{true, 123}, {false, 456}, {true, 0}, {false, 0}}) {
+    const bool reads = sent_so.first;
+    const int began = sent_so.second;
     CAPTURE(reads);
     CAPTURE(began);
     const MessageKey key{5, static_cast<uint64_t>(began + reads)};

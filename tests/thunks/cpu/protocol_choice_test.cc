@@ -73,8 +73,8 @@ class FakeJob {
 };
 
 TEST_CASE("Twenty jobs on a noisy machine choose alike, and lose less than 5 %") {
-  for (const auto& [reads_us, slots_us] :
-       {std::pair{100.0, 143.0}, std::pair{143.0, 100.0}, std::pair{300.0, 2000.0}}) {
+  for (const auto& times : {std::pair{100.0, 143.0}, std::pair{143.0, 100.0}, std::pair{300.0, 2000.0}}) {
+    const double reads_us = times.first, slots_us = times.second;
     CAPTURE(reads_us);
     const Machine machine{reads_us, slots_us, 0.3, 0.1, 1.0};
     const double best = std::min(reads_us, slots_us);
