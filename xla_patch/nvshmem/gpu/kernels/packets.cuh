@@ -156,7 +156,7 @@ template <bool kReduces>
 __device__ inline void TakePackets(const CollectiveArguments& arguments, const PacketLane& lane, Range range,
                                    char* staging) {
   Peers(arguments, arguments.receive_from).Divide([&](int member, Team team) {
-    char* const staged = Staged(arguments, staging, range, member);
+    char* const staged = kReduces ? Staged(arguments, staging, range, member) : nullptr;
     Pieces pieces(arguments, member, range);
     for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
       lane.Take(member, piece.offset, kReduces ? staged + piece.offset : piece.dest, piece.bytes, team);
