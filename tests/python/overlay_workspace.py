@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
+import jax.ffi
 
 ROOT = Path(__file__).parents[2]
 PATCHES = ROOT / "xla_patch" / "patches"
