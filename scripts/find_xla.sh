@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Prints a directory with a compiled XLA:GPU and its headers: include/, libtensorflow_cc.so.2 and
 # libtensorflow_framework.so.2 of the nightly wheel of TensorFlow whose XLA is the one that jax $XLA_SHMEM_XLA pins: 0.10.2
-# (the default) or 0.11.0, or next to it: 0.12.0.1. Uses $XLA_SHMEM_TENSORFLOW (a `tensorflow` package directory), otherwise fetches the wheel with
+# (the default) or 0.11.0, or the one nearest to it (0.12.0.1). Uses $XLA_SHMEM_TENSORFLOW (a `tensorflow` package
+# directory), otherwise fetches the wheel with
 # pip into build/ (620 MB to download, 1.8 GB on disk). Only tests of the overlay are compiled against it; nothing of it
 # is shipped.
 set -euo pipefail

@@ -86,7 +86,7 @@ _MODES = {
 def _by_flag(record: Mapping[str, Any], flags: Mapping[str, str]) -> Way | None:
     op = record["op"]
     one_shot = "xla_gpu_unsupported_use_ragged_all_to_all_one_shot_kernel"
-    if op == "ragged-all-to-all" and flags.get(one_shot) == "true":
+    if op == "ragged-all-to-all" and flags.get(one_shot, "true") == "true":
         return Way("one-shot kernel", f"by XLA's kernel {_ONE_PROCESS} (--{one_shot})")
     copies = "xla_gpu_use_memcpy_local_p2p"
     reads_no_mode = "xla_gpu_collective_permute_mode" not in flags

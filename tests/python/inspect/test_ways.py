@@ -35,6 +35,7 @@ def _record(op: str, **other: Any) -> dict[str, Any]:
         # The thunk reads the flag.
         (_record("collective-permute", mode="symmetric"), {PERMUTE_MODE: "COLLECTIVES_PRIVATE_MEMORY"}, "NCCL"),
         (_record("collective-permute", mode="private"), {PERMUTE_MODE: "COLLECTIVES_PEER_MEMORY"}, "peer copies"),
+        (_record("ragged-all-to-all"), {}, "one-shot kernel"),  # the default
         (_record("ragged-all-to-all"), {ONE_SHOT: "true"}, "one-shot kernel"),
         (_record("ragged-all-to-all"), {ONE_SHOT: "false"}, "NCCL"),
         (_record("all-to-all"), {COPIES: "true"}, "peer copies"),
