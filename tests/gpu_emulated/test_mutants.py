@@ -144,12 +144,27 @@ MUTANTS = {
         "      if (arguments_.send_to != kNoMember) StorePairRelaxed(slot, messages_[member], messages_[member]);\n",
     ),
     "packets are reduced before all have come": Mutant(
-        "nvshmem/gpu/kernels/kernels.cu", "    if (kReduces) {\n      __syncthreads();\n", "    if (kReduces) {\n"
+        "nvshmem/gpu/kernels/kernels.cu",
+        "    __syncthreads();\n    Reduce(",
+        "    Reduce(",
     ),
     "lanes share their slots of packets": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh",
         "SlotIndex(owner, sender, message) * lanes.packet_slot_bytes);",
         "SlotIndex(owner, sender, message) % 2 * lanes.packet_slot_bytes);",
+    ),
+    "the parts of a message all begin where it does": Mutant(
+        "thunks/gpu/lanes.cc", "arguments.part_of_member ? 0 : bytes;", "0 * bytes;"
+    ),
+    "a lane leaves the end of its share": Mutant(
+        "nvshmem/gpu/kernels/messages.cuh",
+        "(blockIdx.x + 1) * arguments.of_lane",
+        "(blockIdx.x + 1) * arguments.of_lane - 16",
+    ),
+    "members reduce a little less than all": Mutant(
+        "thunks/gpu/lanes.cc",
+        "Padded(DivideUp(arguments->total, arguments->members))",
+        "Padded(DivideUp(arguments->total, arguments->members) - 16)",
     ),
     "a result of the switch stays on the PE that reduced it": Mutant(
         "nvshmem/gpu/kernels/multimem.cuh", "    if (kOnAllPes) {\n", "    if (false) {\n"
@@ -168,9 +183,7 @@ MUTANTS = {
         "nvshmem/gpu/kernels/multimem.cuh", "Word{blockIdx.x} * arguments.members", "Word{0} * arguments.members"
     ),
     "the kernel of a permute leaves results that nobody sends": Mutant(
-        "nvshmem/gpu/kernels/kernels.cu",
-        "    if (arguments.clears) SetOwn</*kClears=*/true>(arguments, range_of(arguments.me));\n",
-        "",
+        "nvshmem/gpu/kernels/exchange.cuh", "      ClearTogether(piece.dest, piece.bytes);\n", ""
     ),
     "the kernel of a permute takes what its target sends": Mutant(
         "thunks/gpu/lanes.cc", "  arguments.receive_from = source;\n", "  arguments.receive_from = target;\n"

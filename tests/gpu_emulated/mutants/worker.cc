@@ -193,8 +193,15 @@ class Run {
             PinnedCounts()};
   }
 
+  // One array or two, whose second one does not begin at a multiple of 16 bytes.
   static gpu::Buffers BuffersOf(const Transfer& transfer) {
-    return {{transfer.operand.device}, {transfer.result.device}, {transfer.operand.bytes}};
+    char* const operand = transfer.operand.device;
+    char* const result = transfer.result.device;
+    const size_t bytes = transfer.operand.bytes;
+    const bool has_one = transfer.kind == Kind::kExchange || transfer.kind == Kind::kRagged;
+    if (has_one || transfer.count % 3 != 0) return {{operand}, {result}, {bytes}};
+    const size_t first = sizeof(int32_t) * (transfer.count / 3);
+    return {{operand, operand + first}, {result, result + first}, {first, bytes - first}};
   }
   // Graphs repeat one tag.
   static uint32_t TagOf(const Transfer& transfer) {
@@ -213,7 +220,7 @@ class Run {
     arguments.buffers = BuffersOf(transfer);
     if (transfer.kind == Kind::kSum) {
       arguments.name = "sum";
-      arguments.types = {ElementType::kS32};
+      arguments.types.assign(arguments.buffers.bytes.size(), ElementType::kS32);
     } else if (transfer.kind == Kind::kBroadcast) {
       arguments.name = "broadcast";
       arguments.op = CollectiveOp::kCollectiveBroadcast;

@@ -37,10 +37,10 @@ TEST_CASE("A lane that has the head of a message and waits for the rest obeys th
   arguments.pes[1] = 1;
   arguments.arenas[0] = reinterpret_cast<char*>(own.data());
   arguments.arenas[1] = reinterpret_cast<char*>(peer.data());
-  arguments.total = sizeof(source);
+  arguments.total = arguments.of_lane = sizeof(source);
   arguments.parts = 1;
   arguments.dest_has_parts = true;
-  arguments.part[0] = {source, results, sizeof(source)};
+  arguments.part[0] = {source, results, sizeof(source), 0};
   // The first message goes through the second slot.
   own[(layout->Packets(kUse) + layout->packet_slot_bytes()) / sizeof(Word)] = gpu::TaggedWord(kTag, 1);
   bool ended = true;

@@ -166,14 +166,16 @@ void Lanes::Launch(CollectiveArguments* arguments, size_t peers, CudaStream stre
     for (int i = 0; i < arguments->parts; ++i) arguments->total += Padded(arguments->part[i].bytes);
   }
   if (arguments->total == 0) return;
-  size_t share = arguments->total;
-  if (arguments->shape == kTwoShot) share = Padded(DivideUp(share, arguments->members));
+  const bool two_shot = arguments->shape == kTwoShot;
+  arguments->of_member = two_shot ? Padded(DivideUp(arguments->total, arguments->members)) : 0;
+  const size_t share = two_shot ? arguments->of_member : arguments->total;
   const bool moves = arguments->shape == kMove && arguments->multicast == nullptr;
   const int threads = moves ? kMoveThreads : kOtherThreads;
   const size_t packet_lanes = PacketLanes(*arguments, peers);
   arguments->in_packets = packet_lanes != 0;
   const Grid grid = arguments->in_packets ? GridOf(packet_lanes, share, kPacketUnit, arguments->members - 1, threads)
                                           : GridFor(share, arguments->members - 1, layout_.lanes(), threads);
+  arguments->of_lane = Padded(DivideUp(share, grid.blocks));
   device_->LaunchCollective(*arguments, grid.blocks, grid.threads, stream);
 }
 
@@ -263,7 +265,8 @@ uint64_t Lanes::EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArg
     size_t bytes = 0;
     arguments.parts = 0;
     for (; i < buffers.operands.size() && arguments.parts < kMaxParts && reduction_of(i) == reduction; ++i) {
-      arguments.part[arguments.parts++] = {buffers.operands[i], buffers.results[i], buffers.bytes[i]};
+      const Word offset = arguments.part_of_member ? 0 : bytes;
+      arguments.part[arguments.parts++] = {buffers.operands[i], buffers.results[i], buffers.bytes[i], offset};
       bytes += Padded(buffers.bytes[i]);
     }
     if (reduction.has_value()) ChooseForm(*group, *reduction, bytes, &arguments);

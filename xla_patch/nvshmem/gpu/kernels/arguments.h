@@ -21,9 +21,10 @@ XLA_SHMEM_HOST_DEVICE constexpr unsigned NumberOfWord(Word word) { return static
 constexpr int kMaxMembers = 128;
 constexpr int kMaxParts = 80;
 
-// Threads of a block, at most. Two blocks have all registers of a multiprocessor.
+// Threads of a block, at most. Each has at most 64 registers, so two blocks of `move` and four of the other kernels fit
+// on a multiprocessor.
 constexpr int kMoveThreads = 512;
-constexpr int kOtherThreads = 256;  // of the other kernels, which take twice the registers
+constexpr int kOtherThreads = 256;
 
 // Parts of a message begin at multiples of it.
 constexpr int kPackBytes = 16;
@@ -129,6 +130,7 @@ struct CollectivePart {
   const char* source;
   char* dest;
   Word bytes;
+  Word offset;  // in the message
 };
 
 constexpr int kAllMembers = -1;
@@ -147,9 +149,12 @@ struct ExchangeArguments {
   char* arenas[kMaxMembers];
 };
 
-// A message is the concatenation of the parts, each padded to 16 bytes.
+// A message is the concatenation of the parts, each padded to 16 bytes. Lane b has bytes [b * of_lane, (b + 1) *
+// of_lane) of it; with two shots, of what each member reduces: member j bytes [j * of_member, (j + 1) * of_member).
 struct CollectiveArguments : ExchangeArguments {
-  Word total;  // bytes of a message
+  Word total;      // bytes of a message
+  Word of_member;  // 0 without two shots
+  Word of_lane;
   CollectiveShape shape;
   Elements elements;
   int kind;  // ReductionKind

@@ -215,15 +215,14 @@ class Lane : public LaneBase {
 
 // Copies the pieces of a chunk to the slots of all peers: of the results, or of operands. `places`: shared by the
 // block, an element for each member.
-template <bool kResults>
+template <bool kResults, typename RangeOf>
 __device__ inline void CopyToAll(const CollectiveArguments& arguments, const Lane& lane, const Peers& peers,
-                                 Range range, char** places) {
+                                 RangeOf range_of, char** places) {
   for (int i = threadIdx.x; i < peers.count(); i += blockDim.x) places[i] = lane.SlotAt(peers[i]);
   __syncthreads();
-  Pieces pieces(arguments, arguments.me, range);
-  for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
+  ForPieces(arguments, arguments.me, range_of, [&](const Piece& piece) {
     CopyToPlaces(places, peers.count(), piece.offset, kResults ? piece.dest : piece.source, piece.bytes);
-  }
+  });
 }
 
 // The message for each peer into its slot.
@@ -231,13 +230,12 @@ template <typename RangeOf>
 __device__ inline void Send(const CollectiveArguments& arguments, const Lane& lane, RangeOf range_of, char** places) {
   const Peers peers(arguments, arguments.send_to);
   if (arguments.shape != kTwoShot && !arguments.source_has_parts && !arguments.part_of_member) {
-    return CopyToAll</*kResults=*/false>(arguments, lane, peers, range_of(arguments.me), places);
+    return CopyToAll</*kResults=*/false>(arguments, lane, peers, range_of, places);
   }
   peers.Divide([&](int member, Team team) {
-    Pieces pieces(arguments, member, range_of(member));
-    for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
+    ForPieces(arguments, member, range_of, [&](const Piece& piece) {
       CopyTogether(lane.SlotAt(member) + piece.offset, piece.source, piece.bytes, team);
-    }
+    });
   });
 }
 
@@ -245,24 +243,23 @@ __device__ inline void Send(const CollectiveArguments& arguments, const Lane& la
 template <typename RangeOf>
 __device__ inline void Take(const CollectiveArguments& arguments, const Lane& lane, RangeOf range_of) {
   Peers(arguments, arguments.receive_from).Divide([&](int member, Team team) {
-    Pieces pieces(arguments, member, range_of(member));
-    for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
+    ForPieces(arguments, member, range_of, [&](const Piece& piece) {
       CopyTogether(piece.dest, lane.OwnSlot(member) + piece.offset, piece.bytes, team);
-    }
+    });
   });
 }
 
 // This PE's message to itself to the results, or zeros.
-template <bool kClears>
-__device__ inline void SetOwn(const CollectiveArguments& arguments, Range range) {
-  Pieces pieces(arguments, arguments.me, range);
-  for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
-    if (kClears) {
+template <typename RangeOf>
+__device__ inline void SetOwn(const CollectiveArguments& arguments, RangeOf range_of) {
+  if (!arguments.keeps_own && !arguments.clears) return;
+  ForPieces(arguments, arguments.me, range_of, [&](const Piece& piece) {
+    if (arguments.clears) {
       ClearTogether(piece.dest, piece.bytes);
     } else if (piece.dest != piece.source) {
       CopyTogether(piece.dest, piece.source, piece.bytes, WholeBlock());
     }
-  }
+  });
 }
 
 }  // namespace xla_shmem::gpu

@@ -20,19 +20,18 @@ union MemberAddresses {
 };
 
 // Reduces what has arrived and this PE's own operands into the results. `arrival_of(member)`: where a peer's bytes of
-// the range are.
-template <typename ArrivalOf>
-__device__ inline void ReduceArrivals(const CollectiveArguments& arguments, ArrivalOf arrival_of, Range range,
+// the range are. `inputs`: shared by the block, an element for each member.
+template <typename ArrivalOf, typename RangeOf>
+__device__ inline void ReduceArrivals(const CollectiveArguments& arguments, ArrivalOf arrival_of, RangeOf range_of,
                                       const char** inputs) {
-  Pieces pieces(arguments, arguments.me, range);
-  for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
+  ForPieces(arguments, arguments.me, range_of, [&](const Piece& piece) {
     for (int member = threadIdx.x; member < arguments.members; member += blockDim.x) {
       inputs[member] = member == arguments.me ? piece.source : arrival_of(member) + piece.offset;
     }
     __syncthreads();
     Reduce(arguments.elements, arguments.kind, inputs, arguments.members, piece.bytes, piece.dest);
-    __syncthreads();
-  }
+    __syncthreads();  // all have read the inputs
+  });
 }
 
 // A lane of `move` and `reduce`. Block b is lane b; each has its share of the bytes, and moves it in chunks of a slot.
@@ -40,12 +39,11 @@ template <typename OfChunk>
 __device__ inline void RunLane(const CollectiveArguments& arguments, OfChunk of_chunk) {
   __shared__ Word messages[kMaxMembers];
   __shared__ MemberAddresses addresses;
-  __shared__ LaneShare share;
   Lane lane(arguments, messages);
-  if (threadIdx.x == 0) share.Set(arguments);
   lane.Begin();
-  for (Word begin = share.begin; begin < share.end; begin += share.slot_bytes) {
-    const auto range_of = [&](int member) { return share.ChunkAt(begin, member); };
+  XLA_SHMEM_NO_UNROLL
+  for (Word at = BeginOfLane(arguments); at < EndOfLane(arguments); at += arguments.lanes.slot_bytes) {
+    const auto range_of = [&](int member) { return ChunkAt(arguments, at, member); };
     lane.AwaitSlots();
     Send(arguments, lane, range_of, addresses.places);
     lane.Post();
@@ -62,8 +60,7 @@ struct TakeChunk {
   template <typename RangeOf>
   __device__ void operator()(Lane& lane, RangeOf range_of, MemberAddresses& /*addresses*/) const {
     Take(arguments, lane, range_of);
-    if (arguments.keeps_own) SetOwn</*kClears=*/false>(arguments, range_of(arguments.me));
-    if (arguments.clears) SetOwn</*kClears=*/true>(arguments, range_of(arguments.me));
+    SetOwn(arguments, range_of);
   }
 };
 struct ReduceChunk {
@@ -71,11 +68,9 @@ struct ReduceChunk {
 
   template <typename RangeOf>
   __device__ void operator()(Lane& lane, RangeOf range_of, MemberAddresses& addresses) const {
-    ReduceArrivals(
-        arguments, [&lane](int member) { return lane.OwnSlot(member); }, range_of(arguments.me), addresses.inputs);
+    ReduceArrivals(arguments, [&lane](int member) { return lane.OwnSlot(member); }, range_of, addresses.inputs);
     if (arguments.shape != kTwoShot) return;
-    CopyToAll</*kResults=*/true>(arguments, lane, Peers(arguments, kAllMembers), range_of(arguments.me),
-                                 addresses.places);
+    CopyToAll</*kResults=*/true>(arguments, lane, Peers(arguments, kAllMembers), range_of, addresses.places);
     lane.Post();
     lane.AwaitArrivals();
     Take(arguments, lane, range_of);
@@ -86,7 +81,7 @@ struct ReduceChunk {
 extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) move(const CollectiveArguments arguments) {
   RunLane(arguments, TakeChunk{arguments});
 }
-extern "C" __global__ void __launch_bounds__(kOtherThreads, 2) reduce(const CollectiveArguments arguments) {
+extern "C" __global__ void __launch_bounds__(kOtherThreads, 4) reduce(const CollectiveArguments arguments) {
   RunLane(arguments, ReduceChunk{arguments});
 }
 
@@ -94,22 +89,18 @@ extern "C" __global__ void __launch_bounds__(kOtherThreads, 2) reduce(const Coll
 template <bool kReduces>
 __device__ inline void RunPacketLane(const CollectiveArguments& arguments, char* staging, const char** inputs) {
   __shared__ Word messages[kMaxMembers];
-  __shared__ LaneShare share;
   PacketLane lane(arguments, messages);
-  if (threadIdx.x == 0) share.Set(arguments);
   lane.Begin();
-  if (share.begin < share.end) {
-    const Range range{share.begin, share.end};
+  if (BeginOfLane(arguments) < EndOfLane(arguments)) {
+    const auto range_of = [&](int /*member*/) { return Range{BeginOfLane(arguments), EndOfLane(arguments)}; };
     lane.BeginMessages();
-    SendPackets(arguments, lane, range);
+    SendPackets(arguments, lane, range_of);
     __syncthreads();  // results may be operands
-    TakePackets<kReduces>(arguments, lane, range, staging);
+    TakePackets<kReduces>(arguments, lane, range_of, staging);
     if (kReduces) {
-      __syncthreads();
-      ReduceArrivals(arguments, [&](int member) { return Staged(arguments, staging, range, member); }, range, inputs);
+      ReduceArrivals(arguments, [&](int member) { return Staged(arguments, staging, member); }, range_of, inputs);
     } else {
-      if (arguments.keeps_own) SetOwn</*kClears=*/false>(arguments, range);
-      if (arguments.clears) SetOwn</*kClears=*/true>(arguments, range);
+      SetOwn(arguments, range_of);
     }
     lane.EndMessages();
   }
@@ -119,7 +110,7 @@ __device__ inline void RunPacketLane(const CollectiveArguments& arguments, char*
 extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) move_packets(const CollectiveArguments arguments) {
   RunPacketLane</*kReduces=*/false>(arguments, nullptr, nullptr);
 }
-extern "C" __global__ void __launch_bounds__(kOtherThreads, 2) reduce_packets(const CollectiveArguments arguments) {
+extern "C" __global__ void __launch_bounds__(kOtherThreads, 4) reduce_packets(const CollectiveArguments arguments) {
   __shared__ MemberAddresses addresses;
   __shared__ Pack16 staging[kPacketStagingBytes / sizeof(Pack16)];
   RunPacketLane</*kReduces=*/true>(arguments, reinterpret_cast<char*>(staging), addresses.inputs);
@@ -129,18 +120,16 @@ extern "C" __global__ void __launch_bounds__(kOtherThreads, 2) reduce_packets(co
 // switch.
 #if !defined(__CUDACC_RTC__) || __CUDACC_VER_MAJOR__ > 12 || __CUDACC_VER_MINOR__ > 1
 // An all-reduce or reduce-scatter by multimem instructions, with the same lanes.
-extern "C" __global__ void __launch_bounds__(kOtherThreads, 2) switch_reduction(const CollectiveArguments arguments) {
+extern "C" __global__ void __launch_bounds__(kOtherThreads, 4) switch_reduction(const CollectiveArguments arguments) {
   __shared__ Word messages[kMaxMembers];
-  __shared__ LaneShare share;
   Lane lane(arguments, messages);
-  if (threadIdx.x == 0) share.Set(arguments);
   lane.Begin();
-  ReduceInSwitch(arguments, share, lane);
+  ReduceInSwitch(arguments, lane);
   lane.End();
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(kOtherThreads, 2) ragged_all_to_all(const RaggedArguments arguments) {
+extern "C" __global__ void __launch_bounds__(kOtherThreads, 4) ragged_all_to_all(const RaggedArguments arguments) {
   __shared__ RaggedLane::State state;
   RaggedLane(arguments, &state).Run();
 }

@@ -14,32 +14,18 @@ struct Range {
   Word end;
 };
 
-// The bytes of the messages that this lane moves. With two shots, member j reduces bytes [j * step, (j + 1) * step). In
-// memory of the block, because it would take registers.
-struct LaneShare {
-  Word total;
-  Word step;  // between members
-  Word slot_bytes;
-  Word begin;
-  Word end;
-
-  __device__ void Set(const CollectiveArguments& arguments) {
-    const bool two_shot = arguments.shape == kTwoShot;
-    total = arguments.total;
-    slot_bytes = arguments.lanes.slot_bytes;
-    const Word share = two_shot ? PadToPack((total + arguments.members - 1) / arguments.members) : total;
-    step = two_shot ? share : 0;
-    const Word of_lane = PadToPack((share + gridDim.x - 1) / gridDim.x);
-    begin = blockIdx.x * of_lane;
-    end = Minimum(begin + of_lane, share);
-  }
-
-  // A chunk of a slot's size, of what goes to or comes from a member.
-  __device__ Range ChunkAt(Word at, int member) const {
-    const Word offset = member * step;
-    return {Minimum(offset + at, total), Minimum(offset + Minimum(at + slot_bytes, end), total)};
-  }
-};
+// Of the bytes of this lane, a chunk of a slot's size that begins at `at`, in the message to or from a member.
+__device__ inline Word BeginOfLane(const CollectiveArguments& arguments) { return blockIdx.x * arguments.of_lane; }
+__device__ inline Word EndOfLane(const CollectiveArguments& arguments) {
+  const Word all = arguments.of_member != 0 ? arguments.of_member : arguments.total;
+  return Minimum((blockIdx.x + 1) * arguments.of_lane, all);
+}
+__device__ inline Range ChunkAt(const CollectiveArguments& arguments, Word at, int member) {
+  at = Fresh(at);
+  const Word offset = member * arguments.of_member;
+  const Word end = Minimum(at + arguments.lanes.slot_bytes, EndOfLane(arguments));
+  return {Minimum(offset + at, arguments.total), Minimum(offset + end, arguments.total)};
+}
 
 // A piece of one part that lies in a range of a message.
 struct Piece {
@@ -48,43 +34,28 @@ struct Piece {
   Word offset;  // in the range
   Word bytes;   // 0: there is none
 };
+__device__ inline Piece PieceOf(const CollectiveArguments& arguments, int index, int member, Range range) {
+  const CollectivePart& part = arguments.part[index];
+  const Word from = Maximum(range.begin, part.offset);
+  const Word to = Minimum(range.end, part.offset + part.bytes);
+  if (from >= to) return {nullptr, nullptr, 0, 0};
+  const Word in_part = from - part.offset;
+  const Word of_member = arguments.part_of_member ? 0 : part.bytes * member;
+  return {part.source + in_part + (arguments.source_has_parts ? of_member : 0),
+          part.dest + in_part + (arguments.dest_has_parts ? of_member : 0), from - range.begin, to - from};
+}
 
-// Walks the pieces of the message from or to a member.
-class Pieces {
- public:
-  __device__ Pieces(const CollectiveArguments& arguments, int member, Range range)
-      : arguments_(arguments),
-        begin_(range.begin),
-        end_(range.end),
-        member_(arguments.part_of_member ? 0 : member),
-        part_(arguments.part_of_member ? member : 0),
-        last_(arguments.part_of_member ? member + 1 : arguments.parts) {}
-
-  __device__ Piece Next() {
-    while (part_ < last_ && offset_ < end_) {
-      const CollectivePart& part = arguments_.part[part_++];
-      const Word offset = offset_;
-      offset_ += PadToPack(part.bytes);
-      const Word from = Maximum(begin_, offset);
-      const Word to = Minimum(end_, offset + part.bytes);
-      if (from >= to) continue;
-      const Word in_part = from - offset;
-      const Word of_member = part.bytes * member_;
-      return {part.source + in_part + (arguments_.source_has_parts ? of_member : 0),
-              part.dest + in_part + (arguments_.dest_has_parts ? of_member : 0), from - begin_, to - from};
-    }
-    return {nullptr, nullptr, 0, 0};
+// The pieces of a range of the message from or to a member. `range_of(member)` is asked for each, so that the range
+// takes no registers while a piece is copied.
+template <typename RangeOf, typename Body>
+__device__ inline void ForPieces(const CollectiveArguments& arguments, int member, RangeOf range_of, Body body) {
+  const int last = arguments.part_of_member ? member + 1 : arguments.parts;
+  XLA_SHMEM_NO_UNROLL
+  for (int index = arguments.part_of_member ? member : 0; index < last; ++index) {
+    const Piece piece = PieceOf(arguments, index, member, range_of(member));
+    if (piece.bytes != 0) body(piece);
   }
-
- private:
-  const CollectiveArguments& arguments_;
-  const Word begin_;
-  const Word end_;
-  const Word member_;
-  int part_;
-  const int last_;
-  Word offset_ = 0;  // of part_ in the message
-};
+}
 
 // The peers that a copy goes to or comes from, beginning behind this PE, so that not all PEs write to the same one.
 class Peers {

@@ -87,7 +87,7 @@ XLA_SHMEM_MULTIMEM_REDUCTIONS(XLA_SHMEM_LOADER)
 // PE's own staging memory.
 template <typename Load, bool kOnAllPes>
 XLA_SHMEM_CALLED void ReduceStaged(char* multicast, char* own, Word bytes) {
-  constexpr int kUnroll = 4;
+  constexpr int kUnroll = 2;
   const auto store = [&](Word at, Pack16 value) {
     if (kOnAllPes) {
       MultimemStore(multicast + at, value);
@@ -131,18 +131,18 @@ class Staging {
   __device__ char* Multicast(int member) const { return arguments_.multicast + PlaceOf(member); }
 
   // The operand's bytes of the chunk for a member.
-  __device__ void CopyOperand(int member, Range range) const {
-    Pieces pieces(arguments_, member, range);
-    for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
+  template <typename RangeOf>
+  __device__ void CopyOperand(int member, RangeOf range_of) const {
+    ForPieces(arguments_, member, range_of, [&](const Piece& piece) {
       CopyTogether(Own(member) + piece.offset, piece.source, piece.bytes, WholeBlock());
-    }
+    });
   }
   // The reduced bytes of a member to the results.
-  __device__ void CopyResult(int member, Range range) const {
-    Pieces pieces(arguments_, member, range);
-    for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
+  template <typename RangeOf>
+  __device__ void CopyResult(int member, RangeOf range_of) const {
+    ForPieces(arguments_, member, range_of, [&](const Piece& piece) {
       CopyTogether(piece.dest, Own(member) + piece.offset, piece.bytes, WholeBlock());
-    }
+    });
   }
 
  private:
@@ -153,14 +153,14 @@ class Staging {
 };
 
 // An all-reduce or reduce-scatter of all PEs.
-__device__ inline void ReduceInSwitch(const CollectiveArguments& arguments, const LaneShare& share, Lane& lane) {
+__device__ inline void ReduceInSwitch(const CollectiveArguments& arguments, Lane& lane) {
   const Staging staging(arguments);
   const bool two_shot = arguments.shape == kTwoShot;
-  for (Word begin = share.begin; begin < share.end; begin += share.slot_bytes) {
-    const auto range_of = [&](int member) { return share.ChunkAt(begin, member); };
+  for (Word at = BeginOfLane(arguments); at < EndOfLane(arguments); at += arguments.lanes.slot_bytes) {
+    const auto range_of = [&](int member) { return ChunkAt(arguments, at, member); };
     // The peers have read this PE's staging memory when their last message has arrived.
     lane.AwaitSlots();
-    for (int member = 0; member < arguments.members; ++member) staging.CopyOperand(member, range_of(member));
+    for (int member = 0; member < arguments.members; ++member) staging.CopyOperand(member, range_of);
     FenceAliases();
     lane.Post();
     lane.AwaitArrivals();
@@ -170,22 +170,19 @@ __device__ inline void ReduceInSwitch(const CollectiveArguments& arguments, cons
     FenceAliases();
     lane.Post();
     if (!two_shot) {
-      staging.CopyResult(arguments.me, own);
+      staging.CopyResult(arguments.me, range_of);
       continue;
     }
     lane.AwaitArrivals();
     FenceAliases();
-    for (int member = 0; member < arguments.members; ++member) staging.CopyResult(member, range_of(member));
+    for (int member = 0; member < arguments.members; ++member) staging.CopyResult(member, range_of);
   }
 }
 
 #else
 
 // The host does not launch it on such GPUs.
-__device__ inline void ReduceInSwitch(const CollectiveArguments& /*arguments*/, const LaneShare& /*share*/,
-                                      Lane& /*lane*/) {
-  Trap();
-}
+__device__ inline void ReduceInSwitch(const CollectiveArguments& /*arguments*/, Lane& /*lane*/) { Trap(); }
 
 #endif
 

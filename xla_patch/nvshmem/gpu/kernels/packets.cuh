@@ -137,30 +137,28 @@ class PacketLane : public LaneBase {
 };
 
 // The message for each peer, which has the same range for all.
-__device__ inline void SendPackets(const CollectiveArguments& arguments, const PacketLane& lane, Range range) {
+template <typename RangeOf>
+__device__ inline void SendPackets(const CollectiveArguments& arguments, const PacketLane& lane, RangeOf range_of) {
   Peers(arguments, arguments.send_to).Divide([&](int member, Team team) {
-    Pieces pieces(arguments, member, range);
-    for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
-      lane.Send(member, piece.offset, piece.source, piece.bytes, team);
-    }
+    ForPieces(arguments, member, range_of,
+              [&](const Piece& piece) { lane.Send(member, piece.offset, piece.source, piece.bytes, team); });
   });
 }
 
 // Where a lane that reduces puts what comes from a peer: it has a range for each member but this PE.
-__device__ inline char* Staged(const CollectiveArguments& arguments, char* staging, Range range, int member) {
-  return staging + (member < arguments.me ? member : member - 1) * (range.end - range.begin);
+__device__ inline char* Staged(const CollectiveArguments& arguments, char* staging, int member) {
+  return staging + (member < arguments.me ? member : member - 1) * arguments.of_lane;
 }
 
 // What comes from the peers to the results, or to `staging`.
-template <bool kReduces>
-__device__ inline void TakePackets(const CollectiveArguments& arguments, const PacketLane& lane, Range range,
+template <bool kReduces, typename RangeOf>
+__device__ inline void TakePackets(const CollectiveArguments& arguments, const PacketLane& lane, RangeOf range_of,
                                    char* staging) {
   Peers(arguments, arguments.receive_from).Divide([&](int member, Team team) {
-    char* const staged = kReduces ? Staged(arguments, staging, range, member) : nullptr;
-    Pieces pieces(arguments, member, range);
-    for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
-      lane.Take(member, piece.offset, kReduces ? staged + piece.offset : piece.dest, piece.bytes, team);
-    }
+    ForPieces(arguments, member, range_of, [&](const Piece& piece) {
+      char* const dest = kReduces ? Staged(arguments, staging, member) + piece.offset : piece.dest;
+      lane.Take(member, piece.offset, dest, piece.bytes, team);
+    });
   });
 }
 

@@ -24,6 +24,15 @@
 
 namespace xla_shmem::gpu {
 
+// A value of which the compiler knows nothing. So what depends on it is computed again each time, and takes no
+// registers in between.
+__device__ inline Word Fresh(Word value) {
+#ifdef __CUDA_ARCH__
+  asm volatile("" : "+l"(value));
+#endif
+  return value;
+}
+
 // System scope: the other side is another GPU, or the host.
 __device__ inline Word LoadAcquire(const Word* word) {
 #ifdef __CUDA_ARCH__

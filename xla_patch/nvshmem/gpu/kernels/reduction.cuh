@@ -114,6 +114,7 @@ struct Product {
 // Element by element, for any kind and alignment. `bytes` of all inputs; the output may be one of them.
 template <typename T, typename Operator>
 XLA_SHMEM_CALLED void ReduceElements(int kind, const char* const* inputs, int count, Word bytes, char* output) {
+  XLA_SHMEM_NO_UNROLL
   for (Word offset = threadIdx.x * sizeof(T); offset < bytes; offset += blockDim.x * sizeof(T)) {
     auto result = Element<T>::Widen(*reinterpret_cast<const T*>(inputs[0] + offset));
     XLA_SHMEM_NO_UNROLL
@@ -136,37 +137,36 @@ struct alignas(kPack) Pack {
   T values[kElements];
 };
 
-// Sums of the types that training uses: 16 bytes at a time, and all loads of a batch are issued before the first of
-// them is used.
+template <typename T>
+__device__ inline void AddPack(const Pack<T>& pack, typename Element<T>::Accumulator* sums) {
+  for (int e = 0; e < Pack<T>::kElements; ++e) sums[e] = Add(sums[e], Element<T>::Widen(pack.values[e]));
+}
+
+// Sums of the types that training uses: 16 bytes at a time, from two inputs at once. There are at least two.
 template <typename T>
 XLA_SHMEM_CALLED void ReduceSums(const char* const* inputs, int count, Word bytes, char* output) {
-  using Accumulator = typename Element<T>::Accumulator;
-  constexpr int kBatch = 2;  // more take more registers than half of a multiprocessor has
-  constexpr int kElements = Pack<T>::kElements;
   Word addresses = reinterpret_cast<Word>(output);
   for (int i = 0; i < count; ++i) addresses |= reinterpret_cast<Word>(inputs[i]);
   const Word packed = addresses % kPack == 0 ? bytes / kPack * kPack : 0;
+  XLA_SHMEM_NO_UNROLL
   for (Word offset = threadIdx.x * kPack; offset < packed; offset += blockDim.x * kPack) {
-    Accumulator sums[kElements];
-    for (int first = 0; first < count; first += kBatch) {
-      Pack<T> batch[kBatch];
-      XLA_SHMEM_UNROLL
-      for (int i = 0; i < kBatch; ++i) {
-        if (first + i < count) batch[i] = *reinterpret_cast<const Pack<T>*>(inputs[first + i] + offset);
-      }
-      XLA_SHMEM_UNROLL
-      for (int i = 0; i < kBatch; ++i) {
-        if (first + i >= count) break;
-        for (int e = 0; e < kElements; ++e) {
-          const Accumulator value = Element<T>::Widen(batch[i].values[e]);
-          sums[e] = first + i == 0 ? value : Add(sums[e], value);
-        }
-      }
+    const auto load = [&](int i) { return *reinterpret_cast<const Pack<T>*>(inputs[i] + offset); };
+    Pack<T> first = load(0);
+    Pack<T> second = load(1);
+    typename Element<T>::Accumulator sums[Pack<T>::kElements];
+    for (int e = 0; e < Pack<T>::kElements; ++e) sums[e] = Element<T>::Widen(first.values[e]);
+    AddPack(second, sums);
+    XLA_SHMEM_NO_UNROLL
+    for (int i = 2; i < count; i += 2) {
+      first = load(i);
+      if (i + 1 < count) second = load(i + 1);
+      AddPack(first, sums);
+      if (i + 1 < count) AddPack(second, sums);
     }
-    Pack<T> stored;
-    for (int e = 0; e < kElements; ++e) stored.values[e] = Element<T>::Narrow(sums[e]);
-    *reinterpret_cast<Pack<T>*>(output + offset) = stored;
+    for (int e = 0; e < Pack<T>::kElements; ++e) first.values[e] = Element<T>::Narrow(sums[e]);
+    *reinterpret_cast<Pack<T>*>(output + offset) = first;
   }
+  XLA_SHMEM_NO_UNROLL
   for (Word offset = packed + threadIdx.x * sizeof(T); offset < bytes; offset += blockDim.x * sizeof(T)) {
     auto sum = Element<T>::Widen(*reinterpret_cast<const T*>(inputs[0] + offset));
     XLA_SHMEM_NO_UNROLL
