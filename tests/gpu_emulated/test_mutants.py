@@ -59,17 +59,21 @@ MUTANTS = {
     "signals and waits are left in the batch": Mutant("thunks/gpu/collective_permute.cc", "  receives.Flush();\n", ""),
     "a signal is put off behind the next chunk": Mutant(
         "thunks/gpu/collective_permute.cc",
-        "      sends.Flush();  // before the wait below: streams may share a hardware queue\n",
-        "      if (&pieces == &chunks.back()) sends.Flush();\n",
+        "      if (!in_place) puts.Flush();",
+        "      if (!in_place && i + kSendStreams >= chunks.size()) puts.Flush();",
     ),
     "a send does not wait for the stream that writes its operand": Mutant(
-        "thunks/gpu/transfers.cc", "  device_->WaitFor(begun_.get(), send_stream_);\n", ""
+        "thunks/gpu/collective_permute.cc",
+        "for (CudaStream stream : used) device.WaitFor(begun, stream);",
+        "device.WaitFor(begun, streams.receive);",
     ),
     "a done does not wait for what was received": Mutant(
-        "thunks/gpu/transfers.cc", "{std::move(sent), std::move(received)};", "{std::move(sent)};"
+        "thunks/gpu/transfers.cc",
+        "  started_[key] = std::move(ended);\n",
+        "  started_[key].assign(ended.begin() + 1, ended.end());\n",
     ),
     "a done does not wait until the operand is sent": Mutant(
-        "thunks/gpu/transfers.cc", "{std::move(sent), std::move(received)};", "{std::move(received)};"
+        "thunks/gpu/transfers.cc", "  started_[key] = std::move(ended);\n", "  started_[key] = {ended[0]};\n"
     ),
     "a done does not wait for the kernel": Mutant(
         "thunks/gpu/transfers.cc", "{MarkShared(*device_, group_stream_)};", "{};"
@@ -233,7 +237,10 @@ MUTANTS = {
         "message % num_slots_ * (slot_bytes_ / 2);",
     ),
     "a slot is used again before its credit": Mutant(
-        "thunks/gpu/pair_rings.cc", "  stream.WaitAtLeast(credit, awaited_[to]);\n", ""
+        "thunks/gpu/pair_rings.cc", "  stream.WaitAtLeast(credit, awaited);\n", ""
+    ),
+    "a send stream relies on the other one's wait for credit": Mutant(
+        "thunks/gpu/pair_rings.cc", "awaited_[to * kSendStreams + SendStream(to, ahead)]", "awaited_[to * kSendStreams]"
     ),
     "credit counts a slot too many": Mutant(
         "thunks/gpu/pair_rings.cc",

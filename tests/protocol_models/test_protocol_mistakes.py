@@ -250,7 +250,10 @@ MISTAKES = {
     ),
     # Rings.
     "a put waits for a credit less": Mistake(RINGS, "credit[pe] >= awaited", "credit[pe] + HALF >= awaited"),
-    "a slot is used again a half too early": Mistake(RINGS, "> SLOTS + awaited ->", "> SLOTS + HALF + awaited ->"),
+    "a send stream relies on the other one's wait for credit": Mistake(
+        RINGS, "credit[pe] >= awaited", "message % SEND_STREAMS == 1 || credit[pe] >= awaited"
+    ),
+    "a slot is used again a half too early": Mistake(RINGS, "> SLOTS + awaited[", "> SLOTS + HALF + awaited["),
     "a credit does not wait for the copy": Mistake(
         RINGS, "atomic { Ordered(s); flight[s].credit = received }", "flight[s].credit = received"
     ),
@@ -266,8 +269,8 @@ MISTAKES = {
     ),
     "a wait stands before the put in a hardware queue": Mistake(
         Bounds("gpu/rings.pml", ("QUEUES=1",)),
-        "     Send(pe);\n     Receive(pe)\n",
-        "     Receive(pe);\n     Send(pe)\n",
+        "     Send(pe);\n     sent++;\n     Receive(pe)\n",
+        "     Receive(pe);\n     Send(pe);\n     sent++\n",
         STUCK,
     ),
     # Lanes.

@@ -4,12 +4,13 @@
  * to the other PE becomes visible later, in any order, unless a command waits for the earlier ones of its stream:
  * Ordered. A wait does not wait for them.
  *
- * QUEUES 2: a stream for sends and one for receives. 1: these two share a hardware queue, which starts their commands
- * in the order in which they were enqueued. 0: in place, one stream.
+ * QUEUES 3: two streams for sends, which take turns, and one for receives. PE 0 sends, because the other direction has
+ * streams, words and slots of its own. Streams may share a hardware queue, which starts their commands in the order in
+ * which they were enqueued. 2: those for sends share one. 1: all three do. 0: in place, one stream.
  * COPIES 1: a signal is a write of a word of the PE's own, and a copy of it.
  */
 #ifndef QUEUES
-#define QUEUES 2
+#define QUEUES 3
 #endif
 #ifndef COPIES
 #define COPIES 0
@@ -24,10 +25,12 @@
 #define HALF (SLOTS / 2)
 #define PIECES 2
 
-/* Streams: 2 * PE for sends, 2 * PE + 1 for receives. */
-#define SENDS(pe) (QUEUES == 0 -> 2 * (pe) + 1 : 2 * (pe))
-#define RECEIVES(pe) (2 * (pe) + 1)
-#define PE(stream) ((stream) / 2)
+#define SEND_STREAMS 2
+
+/* Streams: 3 * PE and the next for sends, then one for receives. */
+#define SENDS(pe, message) (QUEUES == 0 -> RECEIVES(pe) : 3 * (pe) + (message) % SEND_STREAMS)
+#define RECEIVES(pe) (3 * (pe) + 2)
+#define PE(stream) ((stream) / 3)
 #define OTHER(pe) (1 - (pe))
 
 byte arrived[8]; /* by PE and message mod SLOTS: the message + 1 */
@@ -47,7 +50,7 @@ typedef Flight {
   byte credit;
   byte copy
 }
-Flight flight[4];
+Flight flight[6];
 byte queues = 9; /* that have not ended */
 
 /* = BatchedStream::Flush (xla_patch/nvshmem/gpu/batched_stream.cc) */
@@ -79,20 +82,23 @@ inline PutMessage(s) {
 /* = PairRings::EnqueueCreditWait (xla_patch/thunks/gpu/pair_rings.cc) */
 inline AwaitCredit(pe) {
   if
-  :: (sent / HALF + 1) * HALF > SLOTS + awaited ->
-     awaited = (sent / HALF + 1) * HALF - SLOTS;
-     credit[pe] >= awaited
+  :: (message / HALF + 1) * HALF > SLOTS + awaited[message % SEND_STREAMS] ->
+     awaited[message % SEND_STREAMS] = (message / HALF + 1) * HALF - SLOTS;
+     credit[pe] >= awaited[message % SEND_STREAMS]
   :: else -> skip
   fi
 }
 
 /* = PairRings::EnqueueMessage (xla_patch/thunks/gpu/pair_rings.cc) */
 inline Send(pe) {
+  message = sent;
   AwaitCredit(pe);
-  PutMessage(SENDS(pe));
-  sent++;
+  stream = SENDS(pe, sent);
+  PutMessage(stream);
   if
-  :: sent % CHUNKS != 0 && sent < MESSAGES -> AwaitCredit(pe)
+  :: sent % CHUNKS + SEND_STREAMS < CHUNKS && sent + SEND_STREAMS < MESSAGES ->
+     message = sent + SEND_STREAMS;
+     AwaitCredit(pe)
   :: else -> skip
   fi
 }
@@ -144,10 +150,13 @@ inline EndQueue() {
 }
 
 /* = EnqueuePermute (xla_patch/thunks/gpu/collective_permute.cc) */
-proctype SendQueue(byte pe) {
-  byte sent, awaited;
+proctype SendQueue(byte pe, sent, step) {
+  byte stream, message;
+  byte awaited[SEND_STREAMS];
   do
-  :: sent < MESSAGES -> Send(pe)
+  :: sent < MESSAGES ->
+     Send(pe);
+     sent = sent + step
   :: else ->
      EndQueue();
      break
@@ -167,10 +176,13 @@ proctype ReceiveQueue(byte pe) {
 
 /* = EnqueuePermute (xla_patch/thunks/gpu/collective_permute.cc) */
 proctype OneQueue(byte pe) {
-  byte sent, awaited, received;
+  byte sent, received;
+  byte stream, message;
+  byte awaited[SEND_STREAMS];
   do
   :: sent < MESSAGES ->
      Send(pe);
+     sent++;
      Receive(pe)
   :: else ->
      EndQueue();
@@ -225,14 +237,19 @@ proctype Hardware(byte s) {
 init {
   byte i;
   atomic {
-    for (i : 0 .. 3) {
+    for (i : 0 .. 5) {
       run Hardware(i)
     }
     if
+    :: QUEUES == 3 ->
+       queues = 3;
+       run SendQueue(0, 0, 2);
+       run SendQueue(0, 1, 2);
+       run ReceiveQueue(1)
     :: QUEUES == 2 ->
        queues = 4;
-       run SendQueue(0);
-       run SendQueue(1);
+       run SendQueue(0, 0, 1);
+       run SendQueue(1, 0, 1);
        run ReceiveQueue(0);
        run ReceiveQueue(1)
     :: else ->

@@ -121,6 +121,26 @@ TEST_CASE("Operations of all kinds may be in flight at once, in random programs"
   }
 }
 
+// A copied signal leaves from a word that messages to all peers use whose slots have one number. The pairs have sent
+// different numbers of messages, so that these take turns between the send streams differently.
+TEST_CASE("Messages of one slot number to several peers are signalled one after the other") {
+  for (unsigned seed = 0; seed < 3; ++seed) {
+    std::mt19937 random(seed);
+    GpuJobOptions options;
+    options.n_pes = 3;
+    options.signals = gpu::Signals::kCopies;
+    GpuJob job(options);
+    std::vector<Step> program;
+    for (int i = 0; i < 60; ++i) {
+      const bool has_two_chunks = random() % 2 == 0;
+      program.push_back(
+          {0, 1 + static_cast<int>(random() % 2), has_two_chunks ? job.layout().slot_bytes() / 4 + 100 : 10});
+    }
+    CAPTURE(seed);
+    RunProgram(job, program);
+  }
+}
+
 // Streams share hardware queues, so a wait may hold up commands of other streams. No put may be behind a wait for
 // something that depends on it.
 TEST_CASE("Operations of all kinds end although all streams of a GPU share one hardware queue") {

@@ -26,31 +26,44 @@ std::vector<std::vector<Piece>> ChunksOf(const PairRings& rings, const PermuteAr
   return chunks;
 }
 
-void EnqueuePermute(PairRings& rings, const PermuteArguments& permute, CudaStream send_stream,
-                    CudaStream receive_stream) {
+std::vector<CudaStream> EnqueuePermute(PairRings& rings, const PermuteArguments& permute, const PermuteStreams& streams,
+                                       CudaEvent begun) {
   Device& device = rings.device();
   const PermutePeers peers = PeersOf(permute, rings.pe());
   const auto& operands = permute.buffers.operands;
   const auto& results = permute.buffers.results;
-  const bool in_place = std::equal(operands.begin(), operands.end(), results.begin());
-  // In place, one stream sends and receives chunk by chunk, so that no byte is overwritten before it has been sent.
-  BatchedStream sends(&device, send_stream), receives(&device, receive_stream);
-  BatchedStream& puts = in_place ? receives : sends;
-  if (in_place) device.Order(receive_stream, send_stream);
   const std::vector<std::vector<Piece>> chunks = ChunksOf(rings, permute);
-  for (const std::vector<Piece>& pieces : chunks) {
+  // In place, one stream sends and receives chunk by chunk, so that no byte is overwritten before it has been sent.
+  const bool in_place = std::equal(operands.begin(), operands.end(), results.begin());
+  std::vector<CudaStream> used{streams.receive};
+  if (!in_place && peers.target >= 0) {
+    const size_t sends = std::min(chunks.size(), kSendStreams);
+    for (size_t i = 0; i < sends; ++i) used.push_back(streams.send[rings.SendStream(peers.target, i)]);
+  }
+  for (CudaStream stream : used) device.WaitFor(begun, stream);
+  if (in_place) {
+    for (CudaStream stream : streams.send) device.Order(streams.receive, stream);
+  }
+  BatchedStream sends[kSendStreams] = {{&device, streams.send[0]}, {&device, streams.send[1]}};
+  BatchedStream receives(&device, streams.receive);
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const std::vector<Piece>& pieces = chunks[i];
     if (peers.target >= 0) {
+      BatchedStream& puts = in_place ? receives : sends[rings.SendStream(peers.target)];
       rings.EnqueueMessage(peers.target, permute.tag, operands, pieces, puts);
-      // With this chunk's signal: a batch of its own is saved.
-      if (&pieces != &chunks.back()) rings.EnqueueCreditWait(peers.target, puts);
-      sends.Flush();  // before the wait below: streams may share a hardware queue
+      // For the stream's next chunk, with this one's signal: a batch of its own is saved.
+      if (i + kSendStreams < chunks.size()) rings.EnqueueCreditWait(peers.target, kSendStreams - 1, puts);
+      if (!in_place) puts.Flush();  // before the wait below: streams may share a hardware queue
     }
     const char* arrived = peers.source >= 0 ? rings.EnqueueArrival(peers.source, permute.tag, receives) : nullptr;
     EnqueueResults(receives, permute, pieces, arrived);
     if (peers.source >= 0) rings.EnqueueCredit(peers.source, receives);
   }
   receives.Flush();
-  if (in_place) device.Order(send_stream, receive_stream);
+  if (in_place) {
+    for (CudaStream stream : streams.send) device.Order(stream, streams.receive);
+  }
+  return used;
 }
 
 void EnqueueResults(BatchedStream& stream, const PermuteArguments& permute, const std::vector<Piece>& pieces,

@@ -2,6 +2,7 @@
 #ifndef XLA_SHMEM_THUNKS_GPU_COLLECTIVE_PERMUTE_H_
 #define XLA_SHMEM_THUNKS_GPU_COLLECTIVE_PERMUTE_H_
 
+#include <array>
 #include <vector>
 
 #include "xla_patch/nvshmem/gpu/batched_stream.h"
@@ -17,10 +18,16 @@ namespace xla_shmem::gpu {
 // alike, whether they send, receive or both.
 bool IsByKernel(GpuPermute permute, const Buffers& buffers);
 
-// Enqueues the sends on `send_stream` and the rest on `receive_stream`. If the results are the operands, all goes to
-// `receive_stream`, between the earlier and the later commands of `send_stream`.
-void EnqueuePermute(PairRings& rings, const PermuteArguments& permute, CudaStream send_stream,
-                    CudaStream receive_stream);
+struct PermuteStreams {
+  std::array<CudaStream, kSendStreams> send;
+  CudaStream receive;
+};
+
+// Enqueues the sends on the send streams and the rest on the other one, all behind `begun`. If the results are the
+// operands, all goes to the other one, between the earlier and the later commands of the send streams. Returns the
+// streams that end the permute.
+std::vector<CudaStream> EnqueuePermute(PairRings& rings, const PermuteArguments& permute, const PermuteStreams& streams,
+                                       CudaEvent begun);
 
 // The chunks of the permute's message, the same on all PEs.
 std::vector<std::vector<Piece>> ChunksOf(const PairRings& rings, const PermuteArguments& permute);

@@ -66,20 +66,21 @@ size_t PairLayout::Slot(int me, int peer, uint64_t message) const {
   return PeerRegion(me, peer) + message % num_slots_ * slot_bytes_;
 }
 
-void PairRings::EnqueueCreditWait(int to, BatchedStream& stream) {
+void PairRings::EnqueueCreditWait(int to, size_t ahead, BatchedStream& stream) {
   const uint64_t half = layout_.num_slots() / 2;
   // Messages up to this one may be on their way; it is the last of its half.
-  const uint64_t ahead = (sent_[to] / half + 1) * half;
-  if (ahead <= layout_.num_slots() + awaited_[to]) return;
-  awaited_[to] = ahead - layout_.num_slots();
+  const uint64_t last = ((sent_[to] + ahead) / half + 1) * half;
+  uint64_t& awaited = awaited_[to * kSendStreams + SendStream(to, ahead)];
+  if (last <= layout_.num_slots() + awaited) return;
+  awaited = last - layout_.num_slots();
   uint64_t* credit = Word(layout_.Credit(to));
-  stream.WaitAtLeast(credit, awaited_[to]);
-  Expect({to, /*credit=*/true, credit, 1, 0, awaited_[to], awaited_[to]});
+  stream.WaitAtLeast(credit, awaited);
+  Expect({to, /*credit=*/true, credit, 1, 0, awaited, awaited});
 }
 
 void PairRings::EnqueueMessage(int to, uint32_t tag, const std::vector<const char*>& buffers,
                                const std::vector<Piece>& pieces, BatchedStream& stream) {
-  EnqueueCreditWait(to, stream);
+  EnqueueCreditWait(to, /*ahead=*/0, stream);
   const uint64_t message = sent_[to]++;
   EnqueuePieces(stream, arena_ + layout_.Slot(to, pe_, message), buffers, pieces, Word(layout_.Arrived(pe_, message)),
                 TaggedWord(tag, message + 1), to);
@@ -100,7 +101,7 @@ void PairRings::EnqueueCredit(int from, BatchedStream& stream) {
 void PairRings::Expect(const Expectation& expectation) {
   for (Expectation& known : expectations_) {
     if (known.words == expectation.words) {
-      known.last = expectation.last;
+      known.last = std::max(known.last, expectation.last);
       return;
     }
   }

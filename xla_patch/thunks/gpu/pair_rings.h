@@ -10,6 +10,9 @@
 // The receiver waits for its own tag, so it takes no message of another operation. A slot's word keeps its value until
 // the receiver has given credit for it. Credit is given and awaited for half a ring at a time.
 //
+// Sends take turns between two streams, so that a copy runs while the other stream signals. A ring has an even number
+// of slots, so all messages of a slot, with their words, are sent on one stream.
+//
 // The words lie in an array with an element for each peer: PE b keeps the words of the pair (a, b) in its element a. PE
 // a has no peer a, so its own element a is unused. A copied signal (Signals::kCopies) is written there first.
 #ifndef XLA_SHMEM_THUNKS_GPU_PAIR_RINGS_H_
@@ -71,6 +74,8 @@ struct Expectation {
   uint64_t last;
 };
 
+inline constexpr size_t kSendStreams = 2;
+
 // This PE's ends of all pairs. Only enqueues. One thread at a time may use it.
 class PairRings {
  public:
@@ -82,16 +87,18 @@ class PairRings {
         pe_(pe),
         arena_(arena),
         sent_(layout.n_pes(), messages),
-        awaited_(layout.n_pes(), messages),
+        awaited_(layout.n_pes() * kSendStreams, messages),
         received_(layout.n_pes(), messages) {}
 
   Device& device() const { return *device_; }
   const PairLayout& layout() const { return layout_; }
   int pe() const { return pe_; }
 
-  // Waits until the next message to `to` has a slot.
-  void EnqueueCreditWait(int to, BatchedStream& stream);
-  // Sends one message of operation `tag` to `to`: `pieces` of `buffers`. EnqueueCreditWait must come before.
+  // The send stream of the next message to `to`, or of the one that is so many messages behind it.
+  size_t SendStream(int to, size_t ahead = 0) const { return (sent_[to] + ahead) % kSendStreams; }
+  // Waits until that message has a slot; `stream` is that send stream, or one in whose order all messages are sent.
+  void EnqueueCreditWait(int to, size_t ahead, BatchedStream& stream);
+  // Sends one message of operation `tag` to `to`, once it has a slot: `pieces` of `buffers`.
   void EnqueueMessage(int to, uint32_t tag, const std::vector<const char*>& buffers, const std::vector<Piece>& pieces,
                       BatchedStream& stream);
   // Waits for the next message from `from`, which must be of operation `tag`; returns its slot.
@@ -111,7 +118,7 @@ class PairRings {
   const int pe_;
   char* const arena_;
   std::vector<uint64_t> sent_;      // messages enqueued, by receiver
-  std::vector<uint64_t> awaited_;   // the highest credit that a wait was enqueued for, by receiver
+  std::vector<uint64_t> awaited_;   // the highest credit that a wait was enqueued for, by receiver and send stream
   std::vector<uint64_t> received_;  // by sender
   std::vector<Expectation> expectations_;
 };

@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "xla_patch/thunks/gpu/collective_permute.h"
 #include "xla_patch/thunks/gpu/late_transfer.h"
 #include "xla_patch/thunks/gpu/message_tag.h"
 
@@ -30,8 +29,7 @@ Transfers::Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timelin
       lanes_(lanes),
       timeline_(timeline),
       permutes_(permutes),
-      send_stream_(device_->CreateStream()),
-      receive_stream_(device_->CreateStream()),
+      permute_streams_{{device_->CreateStream(), device_->CreateStream()}, device_->CreateStream()},
       group_stream_(device_->CreateStream()) {}
 
 Status Transfers::CheckJob() const { return watchdog_ == nullptr ? Status() : watchdog_->Check(); }
@@ -42,34 +40,29 @@ Status Transfers::CheckStart(CudaStream stream) {
   return Status::Error("an overlapping transfer was captured into a CUDA graph, which cannot hold it");
 }
 
-Status Transfers::Begin(const std::shared_ptr<Follower>& follower, CudaStream stream) {
-  XLA_SHMEM_RETURN_IF_ERROR(CheckStart(stream));
-  timed_ = Time(follower, stream);  // before the event that lets the transfer run
-  begun_ = MarkShared(*device_, stream);
-  device_->WaitFor(begun_.get(), send_stream_);
-  device_->WaitFor(begun_.get(), receive_stream_);
-  return device_->TakeError();
-}
-
 EventRef Transfers::Time(const std::shared_ptr<Follower>& follower, CudaStream stream) const {
   const bool is_timed = follower != nullptr && timeline_ != nullptr && timeline_->timed();
   return is_timed ? timeline_->Mark(stream) : nullptr;
 }
 
-Status Transfers::End(const TransferKey& key, const PermuteArguments& permute) {
-  EventRef sent = MarkShared(*device_, send_stream_);
-  EventRef received = MarkShared(*device_, receive_stream_);
-  if (timed_ != nullptr) {
-    timeline_->TimedFollow(Track::kPermutes, permute.follower, std::move(timed_),
-                           {timeline_->Mark(send_stream_), timeline_->Mark(receive_stream_)});
+Status Transfers::StartCopies(const TransferKey& key, const PermuteArguments& permute, CudaStream stream) {
+  EventRef timed = Time(permute.follower, stream);  // before the event that lets the transfer run
+  EventRef begun = MarkShared(*device_, stream);
+  std::vector<EventRef> ended;
+  std::vector<EventRef> times;
+  for (CudaStream used : EnqueuePermute(*rings_, permute, permute_streams_, begun.get())) {
+    ended.push_back(MarkShared(*device_, used));
+    if (timed != nullptr) times.push_back(timeline_->Mark(used));
+  }
+  if (timed != nullptr) {
+    timeline_->TimedFollow(Track::kPermutes, permute.follower, std::move(timed), std::move(times));
   } else if (timeline_ != nullptr && permute.follower != nullptr) {
-    timeline_->Follow(Track::kPermutes, permute.follower, timeline_->AllReached({begun_}),
-                      timeline_->AllReached({sent, received}));
+    timeline_->Follow(Track::kPermutes, permute.follower, timeline_->AllReached({begun}), timeline_->AllReached(ended));
   }
   if (watchdog_ != nullptr) {
-    watchdog_->Watch(std::move(begun_), {sent, received}, DescribeLateTransfer(*rings_, permute.name));
+    watchdog_->Watch(std::move(begun), ended, DescribeLateTransfer(*rings_, permute.name));
   }
-  started_[key] = {std::move(sent), std::move(received)};
+  started_[key] = std::move(ended);
   return ErrorOf(permute.name, device_->TakeError());
 }
 
@@ -77,12 +70,10 @@ Status Transfers::StartPermute(const TransferKey& key, const PermuteArguments& p
   const std::lock_guard<std::mutex> lock(mutex_);
   Status status = TakeTag(permute.name, permute.tag);
   if (status.ok()) status = CheckOverlaps(permute.buffers);
-  const bool by_kernel = IsByKernel(permutes_, permute.buffers);
-  if (status.ok()) status = by_kernel ? CheckStart(stream) : Begin(permute.follower, stream);
+  if (status.ok()) status = CheckStart(stream);
   if (!status.ok()) return ErrorOf(permute.name, status);
-  if (by_kernel) return StartKernel(key, permute, /*alone=*/false, stream);
-  EnqueuePermute(*rings_, permute, send_stream_, receive_stream_);
-  return End(key, permute);
+  const bool by_kernel = IsByKernel(permutes_, permute.buffers);
+  return by_kernel ? StartKernel(key, permute, /*alone=*/false, stream) : StartCopies(key, permute, stream);
 }
 
 void Transfers::WatchLanes(LaneUse use) {

@@ -1,6 +1,6 @@
 // Starts, joins and watches the collectives of one PE.
 //
-// Large permutes run on two streams, one for sends and one for receives; other collectives are kernels on a third one.
+// Large permutes run on two streams for sends and one for receives; other collectives are kernels on a fourth one.
 // Each runs them in the order of the starts. Start* forks from XLA's stream and Finish joins it again, so compute on
 // XLA's stream overlaps with the transfer. RunPermute and RunGroup are kernels, copies and fills on XLA's stream
 // itself. CUDA graphs may hold these, also in loops and branches.
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "xla_patch/nvshmem/gpu/watchdog.h"
+#include "xla_patch/thunks/gpu/collective_permute.h"
 #include "xla_patch/thunks/gpu/collectives.h"
 #include "xla_patch/thunks/gpu/lanes.h"
 #include "xla_patch/thunks/gpu/pair_rings.h"
@@ -66,9 +67,8 @@ class Transfers {
   Status CheckJob() const;
   // Checks the job, and that `stream` is not captured.
   Status CheckStart(CudaStream stream);
-  // Checks the start and forks from `stream`.
-  Status Begin(const std::shared_ptr<Follower>& follower, CudaStream stream);
-  Status End(const TransferKey& key, const PermuteArguments& permute);
+  // A large permute, by copies.
+  Status StartCopies(const TransferKey& key, const PermuteArguments& permute, CudaStream stream);
   // An event for the follower's times; null without times or follower.
   EventRef Time(const std::shared_ptr<Follower>& follower, CudaStream stream) const;
   // Run a collective by a kernel: a group collective or a permute, whose arguments have been checked. `alone`: this PE
@@ -89,12 +89,9 @@ class Transfers {
   Lanes* const lanes_;
   Timeline* const timeline_;
   const GpuPermute permutes_;
-  CudaStream send_stream_;
-  CudaStream receive_stream_;
-  CudaStream group_stream_;
+  const PermuteStreams permute_streams_;
+  const CudaStream group_stream_;
   std::mutex mutex_;
-  EventRef begun_;  // of the transfer being enqueued
-  EventRef timed_;  // likewise, null without times
   bool lanes_watched_[2] = {false, false};
   CudaStream in_line_stream_ = nullptr;                   // of the calls so far, null before the first
   std::map<TransferKey, std::vector<EventRef>> started_;  // what a done waits for
