@@ -18,9 +18,8 @@ _LATE = " on PE 0 has not finished; it waits for"
 _WAITS = {
     "permute": f"permute{_LATE} PE 2 to put 1 messages",
     "all_reduce": f"all-reduce{_LATE} PE 1 or PE 2",
-    "whole_permute": f"permute{_LATE} PE 2 to put",
     "kernel_permute": f"permute{_LATE} PE 2 or PE 1",
-    "whole_kernel_permute": f"permute{_LATE} PE 2 or PE 1",
+    "whole_permute": f"permute{_LATE} PE 2 or PE 1",
 }
 
 

@@ -1,7 +1,7 @@
 """Kills the last process after the job has started; the others report how a transfer with it ends.
 
 Usage: worker_deadline.py PROCESS PROCESSES FORM PUTS. FORM: all_reduce, switch_all_reduce (by multimem),
-permute or kernel_permute; whole_permute and whole_kernel_permute in the form for CUDA graphs.
+permute or kernel_permute; whole_permute, in the form for CUDA graphs, is always a kernel.
 """
 
 from __future__ import annotations
