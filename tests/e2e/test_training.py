@@ -102,7 +102,7 @@ def test_a_killed_job_goes_on_with_the_bits_it_would_have_had(uninterrupted: lis
 
     with train(*JOB, out=tmp_path) as job:
         _, errors = job.communicate(timeout=WAIT_S)
-    assert (job.returncode, "--resume continues from there" in errors) == (1, True)
+    assert (job.returncode, "--resume continues from there" in errors) == (2, True)
 
     with train(*JOB, "--resume", out=tmp_path) as job:
         output, errors = job.communicate(timeout=WAIT_S)
