@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <deque>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "driver/objects.h"
 #include "driver/scheduler.h"
 #include "driver/settings.h"
+#include "ptx/ptx.h"
 
 namespace emulator {
 namespace {
@@ -43,16 +45,14 @@ const std::vector<int>& VisibleDevices() {
   return visible;
 }
 
-bool IsContext(CUcontext context) {
-  for (int device = 0; device < Visible(); ++device) {
-    if (context == &DeviceOf(device).primary) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 int Physical(int device) { return VisibleDevices().at(static_cast<size_t>(device)); }
+int VisibleAs(int gpu) {
+  const std::vector<int>& visible = VisibleDevices();
+  const auto found = std::find(visible.begin(), visible.end(), gpu);
+  return found == visible.end() ? -1 : static_cast<int>(found - visible.begin());
+}
 int Visible() { return static_cast<int>(VisibleDevices().size()); }
 bool IsDevice(CUdevice device) { return device >= 0 && device < Visible(); }
 
@@ -70,6 +70,16 @@ Device& DeviceOf(int device) {
   }();
   return devices->at(static_cast<size_t>(device));
 }
+
+bool IsContext(CUcontext context) {
+  for (int device = 0; device < Visible(); ++device) {
+    if (context == &DeviceOf(device).primary) return true;
+  }
+  return false;
+}
+
+bool Reaches(int device, int owner) { return device == owner || AreLinked(Physical(device), Physical(owner)); }
+bool MayUseMemoryOf(int device, int owner) { return device == owner || DeviceOf(device).peers.count(owner) != 0; }
 
 CUcontext Current() { return current.empty() ? nullptr : current.back(); }
 int CurrentDevice() { return Current() == nullptr ? 0 : Current()->device; }
@@ -116,7 +126,9 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
     Complain("%s: the primary context of device %d is not retained", __func__, device);
     return CUDA_ERROR_INVALID_CONTEXT;
   }
-  if (--primary.retained == 0) primary.flags = 0;
+  if (--primary.retained > 0) return CUDA_SUCCESS;
+  primary.flags = 0;
+  DeviceOf(device).peers.clear();
   return CUDA_SUCCESS;
 }
 
@@ -231,7 +243,25 @@ CUresult cuCtxSynchronize() {
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   const CUresult result = RequireContext(__func__);
   if (result != CUDA_SUCCESS) return result;
-  return peer == nullptr || peer == Current() || flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsContext(peer) || peer == Current()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!Reaches(CurrentDevice(), peer->device)) {
+    Complain("%s: device %d does not reach device %d (cuDeviceCanAccessPeer)", __func__, CurrentDevice(), peer->device);
+    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  }
+  const Lock lock(Global());
+  const bool added = DeviceOf(CurrentDevice()).peers.insert(peer->device).second;
+  return added ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peer) {
+  const CUresult result = RequireContext(__func__);
+  if (result != CUDA_SUCCESS) return result;
+  if (!IsContext(peer)) return CUDA_ERROR_INVALID_CONTEXT;
+  const Lock lock(Global());
+  if (DeviceOf(CurrentDevice()).peers.erase(peer->device) == 0) return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  ptx::ForgetAccessibleRanges();
+  return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetLimit(CUlimit, size_t) { return RequireContext(__func__); }

@@ -18,7 +18,6 @@
 namespace emulator {
 namespace {
 
-constexpr size_t kPage = 4096;
 constexpr unsigned char kFreshByte = 0xa5;
 // Freed pinned memory stays without access for so many more frees, so that a late read is noticed.
 constexpr size_t kQuarantine = 256;

@@ -25,9 +25,13 @@ namespace emulator {
 
 namespace {
 
+// Why the kernel of this thread was last refused an access.
+thread_local std::string refusal;
+
 bool MayKernelAccess(uint64_t address, size_t bytes, bool write, ptx::AccessibleRange* range) {
-  return MayAccess(address, bytes, write ? Use::kWrite : Use::kRead, WorkingDevice(), &range->begin, &range->end,
-                   &range->remote);
+  refusal = MayAccess(address, bytes, write ? Use::kWrite : Use::kRead, WorkingDevice(), &range->begin, &range->end,
+                      &range->remote);
+  return refusal.empty();
 }
 
 }  // namespace
@@ -64,8 +68,11 @@ std::function<void()> KernelWork(CUfunction function, ptx::Dim grid, ptx::Dim bl
     const WorkName work(name.c_str());
     static std::once_flag once;
     std::call_once(once, [] { ptx::SetAccessCheck(MayKernelAccess); });
+    refusal.clear();
     const std::string error = ptx::Launch(*function->kernel, grid, block, shared, arguments);
-    if (!error.empty()) FailContext(error);
+    if (error.empty()) return;
+    const std::string of_device = "device " + std::to_string(WorkingDevice()) + ": " + error;
+    FailContext(refusal.empty() ? of_device : of_device + ": " + refusal);
   };
 }
 

@@ -96,7 +96,7 @@ CUresult CheckWrite(CUdeviceptr address, unsigned flags, size_t bytes, const cha
   const Lock lock(Global());
   const auto range = Find(address);
   const auto& backing = range->second.backing;
-  if (backing == nullptr || (!backing->of_other_gpu && backing->device == WorkingDevice())) return CUDA_SUCCESS;
+  if (backing == nullptr || !IsRemote(*backing, WorkingDevice())) return CUDA_SUCCESS;
   Complain("%s: a write to memory of another GPU", call);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
