@@ -202,7 +202,7 @@ TEST_CASE("Stores to another device of the process arrive late, as those to othe
   const CUstream writing = DriverFixture::Stream();
   const CUfunction writes = DevicesFixture::Kernel(
       "st.global.b32 [%p], 1;\nst.global.b32 [%p+4], 1;\nmov.u32 %x, 0;\n"
-      "more:\nadd.u32 %x, %x, 1;\nst.global.b32 [%p+8], %x;\nsetp.lt.u32 %c, %x, 300;\n@%c bra more;");
+      "more:\nnanosleep.u32 100;\nadd.u32 %x, %x, 1;\nsetp.lt.u32 %c, %x, 20;\n@%c bra more;");
   int stale = 0;
   for (CUdeviceptr at = 0; at < 64; ++at) {
     gpus.Use(1);

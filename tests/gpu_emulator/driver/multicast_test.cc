@@ -1,12 +1,11 @@
 // Multicast objects over devices of one process, and fabric handles.
 #include <cuda.h>
 #include <doctest/doctest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "driver/death.h"
@@ -193,7 +192,8 @@ CUmemGenericAllocationHandle ImportFromEnvironment(const char* name) {
   return imported;
 }
 
-DYING_TEST_CASE("imports memory and a multicast object, and stores to all") {
+// The object waits for two devices; this process brings the second.
+DYING_TEST_CASE("stores to memory and a multicast object of another process") {
   const DevicesFixture gpus;
   gpus.Use(2);
   const CUdeviceptr shared = Granule::Map(ImportFromEnvironment("MEMORY"), {2});
@@ -209,8 +209,8 @@ DYING_TEST_CASE("imports memory and a multicast object, and stores to all") {
   CHECK(DriverFixture::Read(own.MapFor({2}) + 8, 1)[0] == 5);
 }
 TEST_CASE("Another process imports memory and a multicast object by fabric handles") {
-  const DevicesFixture gpus;
   setenv("GPU_EMULATOR_FABRIC", "1", 1);
+  const DevicesFixture gpus;
   const Granule memory(0, kFabric);
   const CUdeviceptr pointer = memory.MapFor({0});
   const auto object = NewObject(2, {0}, kFabric);
@@ -221,15 +221,12 @@ TEST_CASE("Another process imports memory and a multicast object by fabric handl
   CHECK(cuMemExportToShareableHandle(&fd, memory.handle, kFile, 0) == CUDA_ERROR_INVALID_VALUE);
   setenv("MEMORY", Hex(of_memory).c_str(), 1);
   setenv("MULTICAST", Hex(of_object).c_str(), 1);
-  // The other process adds its device while this one waits for it.
-  const pid_t binder = fork();
-  REQUIRE(binder >= 0);
-  if (binder == 0) _exit(LastWords("imports memory and a multicast object, and stores to all").empty() ? 0 : 1);
+  std::string words;
+  std::thread other([&] { words = LastWords("stores to memory and a multicast object of another process"); });
   REQUIRE(Bind(object, memory) == CUDA_SUCCESS);
   REQUIRE(cuMemsetD32(pointer + 4, 1, 1) == CUDA_SUCCESS);
-  int status = -1;
-  REQUIRE(waitpid(binder, &status, 0) == binder);
-  CHECK(status == 0);
+  other.join();
+  CHECK(words == "");
   const std::vector<uint8_t> content = DriverFixture::Read(pointer, 12);
   CHECK(content[0] == 6);
   CHECK(content[8] == 5);
