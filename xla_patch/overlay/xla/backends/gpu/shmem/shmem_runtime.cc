@@ -160,6 +160,9 @@ Result<JobAnswer> ShmemRuntime::Open(const Job& job) {
   const Result<EnvironmentOptions>& options = ShmemOptions();
   if (!options.ok()) return options.status();
   if (job.device_ordinals.size() != 1) return SeveralGpus(job.device_ordinals.size());
+  if (options->driver_heap) {
+    return Status::Error("XLA_SHMEM_GPU_HEAP=driver: a patched jaxlib has NVSHMEM's memory only; set it to auto");
+  }
   // No process writes a trace before all have announced themselves.
   if (job.process == 0 && !options->trace.empty()) unlink(options->trace.c_str());
   xla_shmem::GpuOpenOptions open;
