@@ -27,7 +27,7 @@ def run_emulated(
     cold: bool = False,
     **environ: str,
 ) -> JobRun:
-    """Runs `worker` (a file beside this one) on `ranks` processes with `devices` GPUs each.
+    """Runs `worker` (a file beside this one) on `ranks` processes with `devices` emulated GPUs each.
 
     Args:
       flags: XLA_FLAGS besides those that the emulator needs.

@@ -283,9 +283,9 @@ def _gpu_notes(facts: Facts) -> Iterator[Finding]:
     count, per_process = len(facts.visible.bus_ids), facts.environment.gpus_per_process
     if per_process > 1:
         yield Finding(
-            f"a process started here uses {per_process} GPUs, but NVSHMEM has one PE per process, so its collectives"
-            " stay on NCCL",
-            f"xla-shmem launch -n {per_process} -- python train.py    # one process per GPU",
+            f"a process started here uses {per_process} GPUs; the CUDA driver makes their symmetric memory, because"
+            " NVSHMEM has one PE per process",
+            "",
         )
     if count == 1:
         yield Finding("this machine has one GPU, so only jobs that use other machines too have collectives", "")

@@ -90,10 +90,12 @@ class Announcement:
     Attributes:
       facts: its GPUs.
       gpus: the same GPUs, once they were opened.
+      puts: what carries its puts, ``"driver"`` or ``"nvshmem"``; the latter need NVSHMEM's memory.
     """
 
     facts: ProcessFacts
     gpus: tuple[OpenGpu, ...]
+    puts: str = "driver"
 
     @property
     def nvshmem_error(self) -> str:
@@ -102,13 +104,14 @@ class Announcement:
 
     def to_json(self) -> str:
         """Returns text for the store."""
-        return json.dumps({"facts": self.facts.to_json(), "gpus": self.gpus})
+        return json.dumps({"facts": self.facts.to_json(), "gpus": self.gpus, "puts": self.puts})
 
     @staticmethod
     def from_json(text: str) -> Announcement:
         """Reads the text of :meth:`to_json`."""
         value = json.loads(text)
-        return Announcement(ProcessFacts.from_json(value["facts"]), tuple(OpenGpu(*gpu) for gpu in value["gpus"]))
+        gpus = tuple(OpenGpu(*gpu) for gpu in value["gpus"])
+        return Announcement(ProcessFacts.from_json(value["facts"]), gpus, value["puts"])
 
 
 def read_process_facts(ordinals: Sequence[int] | None = None) -> ProcessFacts:

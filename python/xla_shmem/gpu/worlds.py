@@ -62,16 +62,16 @@ def job_worlds(places: Sequence[GpuPlace]) -> list[World]:
     return [World(number, tuple(pes), tuple(places[pe] for pe in pes)) for number, pes in sorted(members.items())]
 
 
-def choose_heap(heap: str, puts: str, announced: Sequence[Announcement]) -> tuple[Heap, str]:
+def choose_heap(heap: str, announced: Sequence[Announcement]) -> tuple[Heap, str]:
     """Returns what makes the job's symmetric memory, and "" or why nothing can. A pure function.
 
     Args:
-      heap: option ``gpu_heap``.
-      puts: ``"driver"`` or ``"nvshmem"``; the latter need NVSHMEM's heap.
+      heap: option ``gpu_heap``, equal in all processes.
       announced: by process.
     """
+    needs_nvshmem = any(one.puts == "nvshmem" for one in announced)
     if heap == "driver":
-        if puts == "nvshmem":
+        if needs_nvshmem:
             return "driver", "XLA_SHMEM_GPU_PUTS=nvshmem needs NVSHMEM's memory, XLA_SHMEM_GPU_HEAP=driver has its own"
         return "driver", ""
     why_not = next(
@@ -83,7 +83,7 @@ def choose_heap(heap: str, puts: str, announced: Sequence[Announcement]) -> tupl
         ),
         "",
     ) or next((f"process {p}: {one.nvshmem_error}" for p, one in enumerate(announced) if one.nvshmem_error), "")
-    if heap == "nvshmem" or puts == "nvshmem":
+    if heap == "nvshmem" or needs_nvshmem:
         return "nvshmem", why_not
     return ("driver" if why_not else "nvshmem"), ""
 

@@ -90,7 +90,7 @@ class GpuJob:
             self._timeout_s,
             error=error,
             agreement=self._agreement(compiler),
-            facts=Announcement(facts, gpus).to_json(),
+            facts=Announcement(facts, gpus, puts_of(self._options)).to_json(),
         )
         if not self._reason:
             announced = [Announcement.from_json(text) for text in texts]
@@ -141,7 +141,7 @@ class GpuJob:
     def _start_worlds(self, announced: Sequence[Announcement], ordinals: Sequence[int]) -> str:
         """Starts this process's devices. Returns "" or why the job does not start, the same in all processes; what
         fails later in one process is in the store."""
-        self._heap, reason = choose_heap(self._options.gpu_heap, puts_of(self._options), announced)
+        self._heap, reason = choose_heap(self._options.gpu_heap, announced)
         all_facts = [one.facts for one in announced]
         self._places = place_gpus(all_facts, [len(facts.gpus) for facts in all_facts], self._options.nvlink_domain)
         self._gpu = _generation(all_facts)

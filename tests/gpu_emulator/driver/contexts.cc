@@ -20,7 +20,6 @@
 namespace emulator {
 namespace {
 
-constexpr int kMostDevices = 64;
 constexpr unsigned kKnownFlags = CU_CTX_FLAGS_MASK;
 
 thread_local std::vector<CUcontext> current;
@@ -237,7 +236,7 @@ CUresult cuCtxSynchronize() {
     if (captured != CUDA_SUCCESS) return captured;
   }
   WaitForDevice(CurrentDevice());
-  return failed ? kFailed : CUDA_SUCCESS;
+  return HasFailed(CurrentDevice()) ? kFailed : CUDA_SUCCESS;
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {

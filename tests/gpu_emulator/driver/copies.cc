@@ -153,7 +153,7 @@ CUresult CopyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream hand
   const bool waits = destination == Place::kPageable || (source != Place::kDevice && destination != Place::kDevice);
   if (result != CUDA_SUCCESS || !waits) return result;
   WaitForOperations(stream, number);
-  return failed ? kFailed : CUDA_SUCCESS;
+  return HasFailed(stream->device) ? kFailed : CUDA_SUCCESS;
 }
 
 // The host waits for the work if `waits`, or if the context's flags say that memory operations are synchronous.
@@ -170,7 +170,7 @@ CUresult OnNullStream(CUgraphNodeType type, std::function<void()> work, bool wai
   cuCtxGetFlags(&flags);
   if (!waits && (flags & CU_CTX_SYNC_MEMOPS) == 0) return CUDA_SUCCESS;
   WaitForOperations(Resolve(nullptr), number);
-  return failed ? kFailed : CUDA_SUCCESS;
+  return HasFailed(CurrentDevice()) ? kFailed : CUDA_SUCCESS;
 }
 
 CUresult Copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, Direction direction, const char* name) {

@@ -187,6 +187,20 @@ TEST_CASE("Memory is imported in the process that exported it, with its device")
   CHECK(DriverFixture::Read(a, 1)[0] == 7);
 }
 
+DYING_TEST_CASE("has a device that fails") {
+  const DevicesFixture gpus;
+  const CUdeviceptr first = gpus.MemoryOf(0), second = gpus.MemoryOf(1);
+  gpus.Use(0);
+  CHECK(DevicesFixture::Run("trap;", first) == CUDA_ERROR_LAUNCH_FAILED);
+  CHECK(cuMemsetD32(first, 1, 1) == CUDA_ERROR_LAUNCH_FAILED);
+  gpus.Use(1);
+  CHECK(DevicesFixture::Run(kWrites, second) == CUDA_SUCCESS);
+  CHECK(DriverFixture::Read(second, 1)[0] == 7);
+}
+TEST_CASE("A kernel that fails takes its device away, and no other") {
+  CHECK(LastWords("has a device that fails").empty());
+}
+
 TEST_CASE("Stores to another device of the process arrive late, as those to other processes") {
   const DevicesFixture gpus;
   const CUdeviceptr shared = Granule(1).MapFor({0, 1});

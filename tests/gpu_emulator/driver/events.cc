@@ -8,6 +8,7 @@
 #include "driver/capture.h"
 #include "driver/contexts.h"
 #include "driver/handles.h"
+#include "driver/memory.h"
 #include "driver/objects.h"
 #include "driver/streams.h"
 
@@ -24,7 +25,7 @@ void Record::Wait() {
   // A failure wakes nobody here, so waits look for one now and then.
   constexpr std::chrono::milliseconds kLookForFailure(20);
   std::unique_lock<std::mutex> lock(mutex_);
-  while (!reached_ && !failed) changed_.wait_for(lock, kLookForFailure);
+  while (!reached_ && !HasFailed(device_) && !HasFailed(WorkingDevice())) changed_.wait_for(lock, kLookForFailure);
 }
 
 namespace {
@@ -70,7 +71,7 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned flags) 
   bool captured = false;
   result = CaptureRecord(stream, event, flags, &captured);
   if (result != CUDA_SUCCESS || captured) return result;
-  auto record = std::make_shared<Record>();
+  auto record = std::make_shared<Record>(stream->device);
   {
     const std::lock_guard<std::mutex> event_lock(event->mutex);
     event->record = record;
@@ -90,7 +91,7 @@ CUresult cuEventQuery(CUevent event) {
     if (result == CUDA_SUCCESS) result = CheckSafe(__func__);
     if (result != CUDA_SUCCESS) return result;
   }
-  if (failed) return kFailed;
+  if (HasFailed(event->device)) return kFailed;
   const auto record = RecordOf(event);
   return record == nullptr || record->reached() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -105,7 +106,7 @@ CUresult cuEventSynchronize(CUevent event) {
   }
   const auto record = RecordOf(event);
   if (record != nullptr) record->Wait();
-  return failed ? kFailed : CUDA_SUCCESS;
+  return HasFailed(event->device) ? kFailed : CUDA_SUCCESS;
 }
 
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent from, CUevent to) {
@@ -118,7 +119,9 @@ CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent from, CUevent to) {
   }
   const auto begin = RecordOf(from), end = RecordOf(to);
   if (begin == nullptr || end == nullptr || from->device != to->device) return CUDA_ERROR_INVALID_HANDLE;
-  if (!begin->reached() || !end->reached()) return failed ? kFailed : CUDA_ERROR_NOT_READY;
+  if (!begin->reached() || !end->reached()) {
+    return HasFailed(from->device) ? kFailed : CUDA_ERROR_NOT_READY;
+  }
   *milliseconds = std::chrono::duration<float, std::milli>(end->when() - begin->when()).count();
   return CUDA_SUCCESS;
 }

@@ -272,7 +272,7 @@ CUresult cuMemGetInfo(size_t* free, size_t* total) {
 CUresult cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
   const CUresult result = RequireContext(__func__);
   if (result != CUDA_SUCCESS) return result;
-  if (failed) return kFailed;
+  if (HasFailed(CurrentDevice())) return kFailed;
   return Allocate(pointer, bytes, CurrentDevice(), Kind::kDevice, __func__);
 }
 

@@ -27,12 +27,14 @@ struct Capture;
 // One cuEventRecord: reached once the stream has come to it.
 class Record {
  public:
+  explicit Record(int device) : device_(device) {}
   void Reach();
   bool reached() const { return reached_.load(); }
-  void Wait();  // until it is reached or the context has failed
+  void Wait();  // until it is reached, or its device or the one that waits has failed
   std::chrono::steady_clock::time_point when() const { return when_; }
 
  private:
+  const int device_;
   std::atomic<bool> reached_{false};
   std::chrono::steady_clock::time_point when_;
   std::mutex mutex_;
@@ -106,9 +108,11 @@ struct CUfunc_st {
 
 namespace emulator {
 
-// A kernel has failed: work that is enqueued or waits ends without doing anything, and calls return kFailed from then
-// on, as in a context of a GPU.
-extern std::atomic<bool> failed;
+// A kernel of the device has failed: work of the device that is enqueued or waits ends without doing anything, and calls
+// return kFailed from then on. Other devices go on.
+constexpr int kMostDevices = 64;
+bool HasFailed(int device);
+void SetFailed(int device);
 constexpr CUresult kFailed = CUDA_ERROR_LAUNCH_FAILED;
 
 // Guards all objects, except for what a stream's or an event's own mutex guards.

@@ -82,7 +82,7 @@ void RunStream(CUstream stream) {
     lock.unlock();
     for (const auto& [other, count] : operation.after) WaitForOperations(other, count);
     HoldBack();
-    if (!failed) {
+    if (!HasFailed(stream->device)) {
       operation.run();
       Count(stream->id, operation.type, 1, 0);
     }
@@ -122,7 +122,7 @@ uint64_t Submit(CUstream stream, Operation operation) {
 
 void WaitForOperations(CUstream stream, uint64_t count) {
   std::unique_lock<std::mutex> lock(Mutex());
-  stream->changed.wait(lock, [&] { return stream->completed >= count || failed; });
+  stream->changed.wait(lock, [&] { return stream->completed >= count || HasFailed(stream->device); });
 }
 
 bool IsBusy(CUstream stream) {

@@ -26,7 +26,7 @@ int HardwareQueues();
 // Adds work to a stream; returns its number, for WaitForOperation.
 uint64_t Submit(CUstream stream, Operation operation);
 
-// Blocks until the stream has done its first `count` operations, or a context has failed.
+// Blocks until the stream has done its first `count` operations, or its device has failed.
 void WaitForOperations(CUstream stream, uint64_t count);
 
 // True if the stream has work.

@@ -37,16 +37,15 @@ void AddLegacyDependencies(CUstream stream, Operation* operation) {
 }  // namespace
 
 CUresult ResolveFor(const char* call, CUstream handle, CUstream* stream) {
-  if (failed) return kFailed;
   if (IsSpecial(handle)) {
     const CUresult result = RequireContext(call);
     if (result != CUDA_SUCCESS) return result;
     *stream = &Current()->null_stream;
-    return CUDA_SUCCESS;
+  } else {
+    if (!IsLive(HandleKind::kStream, handle, call)) return CUDA_ERROR_INVALID_HANDLE;
+    *stream = handle;
   }
-  if (!IsLive(HandleKind::kStream, handle, call)) return CUDA_ERROR_INVALID_HANDLE;
-  *stream = handle;
-  return CUDA_SUCCESS;
+  return HasFailed((*stream)->device) ? kFailed : CUDA_SUCCESS;
 }
 
 CUstream Resolve(CUstream handle) {
@@ -141,7 +140,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
   const CUresult result = ResolveOutsideCapture(__func__, handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   stream->Wait();
-  return failed ? kFailed : CUDA_SUCCESS;
+  return HasFailed(stream->device) ? kFailed : CUDA_SUCCESS;
 }
 
 CUresult cuStreamQuery(CUstream handle) {
@@ -149,7 +148,7 @@ CUresult cuStreamQuery(CUstream handle) {
   const CUresult result = ResolveOutsideCapture(__func__, handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (!stream->Idle()) return CUDA_ERROR_NOT_READY;
-  return failed ? kFailed : CUDA_SUCCESS;
+  return HasFailed(stream->device) ? kFailed : CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetPriority(CUstream handle, int* priority) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -17,11 +18,11 @@ def places(reach_and_host: Sequence[tuple[int, int]]) -> list[GpuPlace]:
 
 
 def announcement(
-    host: str = "a", gpus: int = 1, free_bytes: int = 1 << 30, nvshmem_error: str = ""
+    host: str = "a", gpus: int = 1, free_bytes: int = 1 << 30, nvshmem_error: str = "", puts: str = "driver"
 ) -> Announcement:
     """Returns that of a process with so many GPUs."""
     facts = ProcessFacts(host, tuple(GpuFacts(f"0000:0{gpu}:00.0") for gpu in range(gpus)), imex_channels=1)
-    return Announcement(facts, (OpenGpu(free_bytes, nvshmem_error=nvshmem_error),) * gpus)
+    return Announcement(facts, (OpenGpu(free_bytes, nvshmem_error=nvshmem_error),) * gpus, puts)
 
 
 def test_one_nvlink_domain_is_one_world_in_process_order() -> None:
@@ -72,15 +73,18 @@ def test_nvshmem_is_taken_where_each_process_has_one_gpu_and_can_load_it(
         announcement(gpus=count, nvshmem_error="none here" * (process == without_nvshmem))
         for process, count in enumerate(gpus)
     ]
-    assert choose_heap("auto", "driver", announced) == (heap, "")
-    assert choose_heap("driver", "driver", announced) == ("driver", "")
-    for heap_option, puts in (("nvshmem", "driver"), ("auto", "nvshmem")):
-        chosen, reason = choose_heap(heap_option, puts, announced)
+    assert choose_heap("auto", announced) == (heap, "")
+    assert choose_heap("driver", announced) == ("driver", "")
+    # One process with NVSHMEM's puts is enough: all must choose alike.
+    one_needs_it = [*announced[:-1], replace(announced[-1], puts="nvshmem")]
+    for option, job in (("nvshmem", announced), ("auto", one_needs_it)):
+        chosen, reason = choose_heap(option, job)
         assert chosen == "nvshmem"
         assert bool(reason) == (heap == "driver")
+    assert choose_heap("driver", one_needs_it)[1].startswith("XLA_SHMEM_GPU_PUTS=nvshmem needs NVSHMEM's memory")
 
 
 def test_an_announcement_is_the_same_after_the_store() -> None:
-    sent = announcement("b", 2, 5, "no such library")
+    sent = announcement("b", 2, 5, "no such library", "nvshmem")
     assert Announcement.from_json(sent.to_json()) == sent
     assert sent.nvshmem_error == "no such library"
