@@ -63,7 +63,7 @@ Device& DeviceOf(int device) {
       context.device = i;
       context.null_stream.context = &context;
       context.null_stream.device = i;
-      context.null_stream.id = static_cast<unsigned long long>(i) * 1000000;
+      context.null_stream.id = static_cast<unsigned long long>(i) * kStreamsOfDevice;
     }
     return list;
   }();
@@ -83,15 +83,27 @@ bool MayUseMemoryOf(int device, int owner) { return device == owner || DeviceOf(
 CUcontext Current() { return current.empty() ? nullptr : current.back(); }
 int CurrentDevice() { return Current() == nullptr ? 0 : Current()->device; }
 
-void WaitForDevice(int device) {
+namespace {
+
+std::vector<CUstream> StreamsOf(int device) {
   CUctx_st& context = DeviceOf(device).primary;
-  std::vector<CUstream> streams;
-  {
-    const Lock lock(Global());
-    streams.assign(context.streams.begin(), context.streams.end());
+  const Lock lock(Global());
+  std::vector<CUstream> streams(context.streams.begin(), context.streams.end());
+  streams.push_back(&context.null_stream);
+  return streams;
+}
+
+}  // namespace
+
+void WaitForDevice(int device) {
+  for (CUstream stream : StreamsOf(device)) stream->Wait();
+}
+
+bool WaitForDeviceUntil(int device, std::chrono::steady_clock::time_point moment) {
+  for (CUstream stream : StreamsOf(device)) {
+    if (!WaitForOperationsUntil(stream, Submitted(stream), moment)) return false;
   }
-  for (CUstream stream : streams) stream->Wait();
-  context.null_stream.Wait();
+  return true;
 }
 
 CUresult RequireContext(const char* call) {

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <chrono>
 #include <cstddef>
 #include <set>
 
@@ -35,6 +36,9 @@ int CurrentDevice();  // 0 without a context
 
 // Waits for the work that all streams of the device have now.
 void WaitForDevice(int device);
+
+// The same until a moment: false if it has come first.
+bool WaitForDeviceUntil(int device, std::chrono::steady_clock::time_point moment);
 
 // CUDA_SUCCESS if a live context is current; otherwise INVALID_CONTEXT or CONTEXT_IS_DESTROYED, and a line on stderr
 // that names the call.

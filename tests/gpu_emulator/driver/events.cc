@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "driver/blocking.h"
 #include "driver/capture.h"
 #include "driver/contexts.h"
 #include "driver/handles.h"
@@ -67,6 +68,7 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned flags) 
   CUresult result = ResolveFor(__func__, handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (stream->device != event->device) return CUDA_ERROR_INVALID_HANDLE;
+  AwaitRoom(stream);
   const Lock lock(Global());
   bool captured = false;
   result = CaptureRecord(stream, event, flags, &captured);
@@ -76,7 +78,7 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned flags) 
     const std::lock_guard<std::mutex> event_lock(event->mutex);
     event->record = record;
   }
-  return Enqueue(handle, CU_GRAPH_NODE_TYPE_EVENT_RECORD, [record] { record->Reach(); });
+  return EnqueueNow(handle, CU_GRAPH_NODE_TYPE_EVENT_RECORD, [record] { record->Reach(); });
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
@@ -137,13 +139,14 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {
   CUstream stream = nullptr;
   CUresult result = ResolveFor(__func__, handle, &stream);
   if (result != CUDA_SUCCESS) return result;
+  AwaitRoom(stream);
   const Lock lock(Global());
   bool captured = false;
   result = CaptureWait(stream, event, flags, &captured);
   if (result != CUDA_SUCCESS || captured) return result;
   auto record = RecordOf(event);
   if (record == nullptr) return CUDA_SUCCESS;
-  return Enqueue(handle, CU_GRAPH_NODE_TYPE_WAIT_EVENT, [record] { record->Wait(); });
+  return EnqueueNow(handle, CU_GRAPH_NODE_TYPE_WAIT_EVENT, [record] { record->Wait(); });
 }
 
 }  // extern "C"

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver/blocking.h"
 #include "driver/handles.h"
 #include "driver/log.h"
 #include "driver/memory.h"
@@ -149,6 +150,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
   TRACE("%s %s <<<(%u,%u,%u),(%u,%u,%u),%u>>>", __func__, function->name.c_str(), gx, gy, gz, bx, by, bz, shared);
   auto work = KernelWork(function, grid, block, shared, parameters, extra);
   if (work == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  MayLoad(function);
   return Enqueue(stream, CU_GRAPH_NODE_TYPE_KERNEL, std::move(work));
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "driver/blocking.h"
 #include "driver/capture.h"
 #include "driver/contexts.h"
 #include "driver/generic_handles.h"
@@ -273,7 +274,9 @@ CUresult cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
   const CUresult result = RequireContext(__func__);
   if (result != CUDA_SUCCESS) return result;
   if (HasFailed(CurrentDevice())) return kFailed;
-  return Allocate(pointer, bytes, CurrentDevice(), Kind::kDevice, __func__);
+  const CUresult allocated = Allocate(pointer, bytes, CurrentDevice(), Kind::kDevice, __func__);
+  if (allocated == CUDA_SUCCESS) MayWaitFor(WithPeers(CurrentDevice()), __func__);
+  return allocated;
 }
 
 // Waits for the device's work, except for memory of a pool: CUDA's documentation says that there is no implicit
@@ -289,7 +292,10 @@ CUresult cuMemFree(CUdeviceptr pointer) {
     const auto at = Ranges().find(pointer);
     if (at != Ranges().end() && at->second.kind == Kind::kDevice) device = at->second.device;
   }
-  if (device >= 0) WaitForDevice(device);
+  if (device >= 0) {
+    MayWaitFor(WithPeers(device), __func__);
+    WaitForDevice(device);
+  }
   Free(pointer, __func__);
   return CUDA_SUCCESS;
 }

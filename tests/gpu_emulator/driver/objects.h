@@ -73,6 +73,7 @@ struct CUstream_st {
   std::deque<emulator::Operation> queue;
   uint64_t submitted = 0;  // operations so far
   uint64_t completed = 0;
+  std::string work;      // what it runs, or ran last
   bool started = false;  // has a thread
   bool closing = false;  // destroyed: the thread ends once the queue is empty
   std::condition_variable changed;
@@ -104,6 +105,7 @@ struct CUfunc_st {
   std::string name;
   const ptx::Kernel* kernel = nullptr;
   std::map<int, int> attributes;
+  std::atomic<bool> loaded{false};  // was launched
 };
 
 namespace emulator {
@@ -111,6 +113,7 @@ namespace emulator {
 // A kernel of the device has failed: work of the device that is enqueued or waits ends without doing anything, and calls
 // return kFailed from then on. Other devices go on.
 constexpr int kMostDevices = 64;
+constexpr unsigned long long kStreamsOfDevice = 1000000;  // their ids begin at a multiple of this
 bool HasFailed(int device);
 void SetFailed(int device);
 constexpr CUresult kFailed = CUDA_ERROR_LAUNCH_FAILED;

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "driver/blocking.h"
 #include "driver/capture.h"
 #include "driver/contexts.h"
 #include "driver/graph_actions.h"
@@ -61,6 +62,14 @@ CUstream Resolve(CUstream handle) {
 }
 
 CUresult Enqueue(CUstream handle, CUgraphNodeType type, std::function<void()> work, uint64_t* number) {
+  CUstream stream = nullptr;
+  const CUresult result = ResolveFor("work on a stream", handle, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  AwaitRoom(stream);
+  return EnqueueNow(handle, type, std::move(work), number);
+}
+
+CUresult EnqueueNow(CUstream handle, CUgraphNodeType type, std::function<void()> work, uint64_t* number) {
   if (number != nullptr) *number = 0;
   CUstream stream = nullptr;
   const CUresult result = ResolveFor("work on a stream", handle, &stream);
@@ -114,7 +123,7 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priori
   (*stream)->flags = flags;
   (*stream)->priority = priority > 0 ? 0 : priority < kGreatestPriority ? kGreatestPriority : priority;
   (*stream)->id = static_cast<unsigned long long>(++context->created_streams) +
-                  static_cast<unsigned long long>(context->device) * 1000000;
+                  static_cast<unsigned long long>(context->device) * kStreamsOfDevice;
   (*stream)->hardware_queue = context->created_streams % HardwareQueues();
   context->streams.insert(*stream);
   HandleCreated(HandleKind::kStream, *stream);

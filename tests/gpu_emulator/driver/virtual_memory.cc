@@ -8,10 +8,12 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "driver/blocking.h"
 #include "driver/contexts.h"
 #include "driver/generic_handles.h"
 #include "driver/handles.h"
@@ -64,6 +66,16 @@ CUresult CheckProperties(const CUmemAllocationProp* properties) {
   return CheckHandleTypes(static_cast<unsigned>(properties->requestedHandleTypes), "physical memory");
 }
 
+// Devices that have access to mappings.
+std::set<int> DevicesWithAccess(uint64_t address, size_t bytes) {
+  const Lock lock(Global());
+  std::set<int> devices;
+  for (const auto mapping : Mappings(address, bytes)) {
+    for (const auto& [device, rights] : mapping->second.access) devices.insert(device);
+  }
+  return devices;
+}
+
 int RightsOf(CUmemAccess_flags flags) {
   return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
          : flags == CU_MEM_ACCESS_FLAGS_PROT_READ    ? PROT_READ
@@ -85,6 +97,31 @@ CUresult CheckLocation(const CUmemLocation& location, const Range& mapping) {
            mapping.kind == Kind::kMulticast ? "a multicast object without it"
                                             : ("of GPU " + std::to_string(mapping.backing->gpu)).c_str());
   return CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult SetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc* access, size_t count) {
+  const Lock lock(Global());
+  const auto mappings = Mappings(pointer, bytes);
+  if (mappings.empty()) {
+    Complain("%s: 0x%llx and %zu bytes behind it are not one or more whole mappings", "cuMemSetAccess", pointer, bytes);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    for (const auto mapping : mappings) {
+      const CUresult result = CheckLocation(access[i].location, mapping->second);
+      if (result != CUDA_SUCCESS) return result;
+    }
+  }
+  for (const auto mapping : mappings) {
+    for (size_t i = 0; i < count; ++i) mapping->second.access[access[i].location.id] = RightsOf(access[i].flags);
+    if (mapping->second.kind == Kind::kMulticast) continue;
+    // Devices of a process share its view, so pages have the rights that any of them has.
+    int rights = PROT_NONE;
+    for (const auto& [device, right] : mapping->second.access) rights |= right;
+    mprotect(DeviceView(mapping->first), mapping->second.bytes, rights);
+  }
+  ptx::ForgetAccessibleRanges();
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -176,6 +213,7 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGeneric
 }
 
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes) {
+  MayWaitFor(DevicesWithAccess(pointer, bytes), __func__);
   const Lock lock(Global());
   const auto mappings = Mappings(pointer, bytes);
   if (mappings.empty()) {
@@ -193,28 +231,9 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc
   CheckGranular(__func__, "address", pointer);
   CheckGranular(__func__, "number of bytes", bytes);
   if (access == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
-  const Lock lock(Global());
-  const auto mappings = Mappings(pointer, bytes);
-  if (mappings.empty()) {
-    Complain("%s: 0x%llx and %zu bytes behind it are not one or more whole mappings", __func__, pointer, bytes);
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  for (size_t i = 0; i < count; ++i) {
-    for (const auto mapping : mappings) {
-      const CUresult result = CheckLocation(access[i].location, mapping->second);
-      if (result != CUDA_SUCCESS) return result;
-    }
-  }
-  for (const auto mapping : mappings) {
-    for (size_t i = 0; i < count; ++i) mapping->second.access[access[i].location.id] = RightsOf(access[i].flags);
-    if (mapping->second.kind == Kind::kMulticast) continue;
-    // Devices of a process share its view, so pages have the rights that any of them has.
-    int rights = PROT_NONE;
-    for (const auto& [device, right] : mapping->second.access) rights |= right;
-    mprotect(DeviceView(mapping->first), mapping->second.bytes, rights);
-  }
-  ptx::ForgetAccessibleRanges();
-  return CUDA_SUCCESS;
+  const CUresult result = SetAccess(pointer, bytes, access, count);
+  if (result == CUDA_SUCCESS) MayWaitFor(DevicesWithAccess(pointer, bytes), __func__);
+  return result;
 }
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr pointer) {
