@@ -72,29 +72,30 @@ class Setting:
 
     Attributes:
       ranks: processes.
-      devices: GPUs of each process.
       names: the only cases it runs; all of its shape if empty.
       flags: XLA_FLAGS.
       environ: more variables.
       quick: whether `make test` runs its fast cases.
+      devices: GPUs of each process.
     """
 
     ranks: int
     names: Collection[str] = ()
-    devices: int = 1
     flags: tuple[str, ...] = NO_GRAPH_FLAGS
     environ: dict[str, str] = field(default_factory=dict)
     quick: bool = False
+    devices: int = 1
 
     @property
     def gpus(self) -> int:
         """GPUs of the job."""
         return self.ranks * self.devices
 
-    def runs(self, case: Case) -> bool:
+    def runs(self, name: str, case: Case) -> bool:
         """Whether the case knows this shape. With several GPUs a process it is one for any number of processes."""
         shapes = case.fast + case.slow
-        return f"{self.gpus}x1" in shapes and (self.devices == 1 or any(shape in shapes for shape in ("1x4", "2x4")))
+        any_processes = name in GPU_CASES or any(shape in shapes for shape in ("1x4", "2x4"))
+        return f"{self.gpus}x1" in shapes and (self.devices == 1 or any_processes)
 
     @property
     def counts_all(self) -> bool:
@@ -109,8 +110,18 @@ SETTINGS = {
         2, CONTROL_FLOW, GRAPH_FLAGS, {"XLA_SHMEM_STATS": "1", "XLA_SHMEM_GPU_PERMUTE": "copies"}, quick=True
     ),
     "1x2": Setting(1, devices=2, quick=True),
+    "1x2-graphs": Setting(1, CONTROL_FLOW, GRAPH_FLAGS, {"XLA_SHMEM_STATS": "1"}, quick=True, devices=2),
+    "1x2-graphs-copies": Setting(
+        1, CONTROL_FLOW, GRAPH_FLAGS, {"XLA_SHMEM_STATS": "1", "XLA_SHMEM_GPU_PERMUTE": "copies"}, devices=2
+    ),
     "1x4": Setting(1, devices=4),
-    "2x2": Setting(2, devices=2),
+    "1x4-seed-1": Setting(1, TIMING, environ={"GPU_EMULATOR_SEED": "1"}, devices=4),
+    "1x8": Setting(1, devices=8),
+    "2x2": Setting(2, devices=2, quick=True),
+    "2x2-seed-2": Setting(2, TIMING, environ={"GPU_EMULATOR_SEED": "2"}, devices=2),
+    "2x4": Setting(
+        2, (*TIMING, "every_op_over_each_axis_of_a_mesh", "every_op_over_groups_chosen_by_index"), devices=4
+    ),
     "2-driver": Setting(2, TIMING, environ={"XLA_SHMEM_GPU_HEAP": "driver"}),
     "2-default": Setting(2, CONTROL_FLOW, (), {"XLA_SHMEM_STATS": "1"}),
     "4": Setting(4),
@@ -128,7 +139,7 @@ def _parameters() -> list[ParameterSet]:
     for key, setting in SETTINGS.items():
         shape = f"{setting.gpus}x1"
         for name, case in (CASES | GPU_CASES).items():
-            if name in NOT_RUN or not setting.runs(case):
+            if name in NOT_RUN or not setting.runs(name, case):
                 continue
             if setting.names and name not in setting.names:
                 continue
