@@ -856,7 +856,8 @@ def gpu_observe(
 ) -> list[str]:
     """Turns on records, statistics and traces of the collectives on this process's GPUs, like :func:`observe`.
 
-    Must be called after :func:`gpu_start` of all devices, whose ``timed`` statistics and traces need, and before the first collective.
+    Must be called after :func:`gpu_start` of all devices, whose ``timed`` statistics and traces need, and before the
+    first collective.
 
     Args:
       process: number of this process.
@@ -937,9 +938,7 @@ def nvshmem_heap_bytes(settings: dict[str, str], own_steps: bool) -> int:
       own_steps: the user has chosen the steps in which the heap grows, so they are not counted.
     """
 
-def nvshmem_check_world(
-    members: list[tuple[int, str, str, int, int]], heap_bytes: int, heap: str = "nvshmem"
-) -> str:
+def nvshmem_check_world(members: list[tuple[int, str, str, int, int]], heap_bytes: int, heap: str = "nvshmem") -> str:
     """Returns "" or why no process of a world can start.
 
     Args:

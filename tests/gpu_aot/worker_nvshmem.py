@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from xla_shmem import _core
 from xla_shmem.gpu import libraries
-from xla_shmem.gpu.process_facts import GpuFacts, ProcessFacts
+from xla_shmem.gpu.process_facts import GpuFacts, OpenGpu, ProcessFacts
 from xla_shmem.options import Options, resolve
 from xla_shmem.runtime.gpu_job import GpuJob
 from xla_shmem.runtime.gpu_runtime import Runtime

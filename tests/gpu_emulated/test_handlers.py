@@ -113,6 +113,13 @@ def test_without_the_runtime_calls_can_be_compiled_but_not_run(emulator: Emulato
     calls = [
         _PERMUTE | {"target": target} for target in (_PERMUTE["target"], *_STARTS.values(), "xla_shmem.permute_done")
     ]
-    (report,) = _reports(emulator, tmp_path, calls, ranks=1, XLA_SHMEM_GPU_HEAP="nvshmem", XLA_SHMEM_NVSHMEM_LIBRARY="/nowhere/libnvshmem_host.so.3")
+    (report,) = _reports(
+        emulator,
+        tmp_path,
+        calls,
+        ranks=1,
+        XLA_SHMEM_GPU_HEAP="nvshmem",
+        XLA_SHMEM_NVSHMEM_LIBRARY="/nowhere/libnvshmem_host.so.3",
+    )
     for error in report["errors"]:
         assert "jit_step/an-op cannot run here: the xla-shmem runtime is not running on this process's GPU" in error

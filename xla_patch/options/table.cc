@@ -133,8 +133,7 @@ std::vector<Option> Rows() {
       Row(OptionType::kLibrary, "nvshmem_library", "", "/opt/nvshmem/lib/libnvshmem_host.so.3",
           kOnGpu | kInTools | kPatchedJaxlib, "a path with a / in it, such as /opt/nvshmem/lib/libnvshmem_host.so.3",
           "NVSHMEM's host library. Unset: the one in NVIDIA's wheels, `LD_LIBRARY_PATH` or the CUDA toolkit."),
-      Choice("gpu_heap", "auto", "driver", kOnGpu | kPatchedJaxlib | kEqualOnRanks,
-             {{"auto"}, {"nvshmem"}, {"driver"}},
+      Choice("gpu_heap", "auto", "driver", kOnGpu | kPatchedJaxlib | kEqualOnRanks, {{"auto"}, {"nvshmem"}, {"driver"}},
              "What makes the memory that GPUs share: NVSHMEM, which takes one GPU a process, or the CUDA driver. "
              "`auto` is NVSHMEM where each process has one GPU and can load it."),
       Choice("gpu_puts", "auto", "nvshmem", kOnGpu | kPatchedJaxlib | kChangesTimes,

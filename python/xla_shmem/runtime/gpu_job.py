@@ -221,9 +221,7 @@ class GpuJob:
         if self._options.gpu_reduce == "multimem":
             self._choose_multimem(self._start)
         worlds = {
-            device: list(world.pes)
-            for world in self._start.own_worlds()
-            for _, device in self._start.devices_of(world)
+            device: list(world.pes) for world in self._start.own_worlds() for _, device in self._start.devices_of(world)
         }
         self._runtime.admit(worlds, topology.fingerprint)
         reach = {device.id: place.reach for device, place in zip(ordered, self._places, strict=True)}

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 
-from xla_shmem.gpu.worlds import World, why_world_cannot_start
+from xla_shmem.gpu.worlds import why_world_cannot_start
 from xla_shmem.runtime import nvshmem_settings
 from xla_shmem.runtime.start_lock import starting_alone
 from xla_shmem.runtime.world_start import StartingProcess

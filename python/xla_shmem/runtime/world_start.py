@@ -71,7 +71,9 @@ class StartingProcess:
         False on GPUs that have none, and for processes that share a GPU, whose start may fail with it.
         """
         unknown = (0, 0)
-        able = all(gpu.compute_capability == unknown or gpu.compute_capability >= (9, 0) for gpu in world.gpus(self.facts))
+        able = all(
+            gpu.compute_capability == unknown or gpu.compute_capability >= (9, 0) for gpu in world.gpus(self.facts)
+        )
         return self.options.gpu_reduce == "multimem" and able and not self.share_gpus(world)
 
     def arena_bytes(self, world: World, multicast: bool) -> int:

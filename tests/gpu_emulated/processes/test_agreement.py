@@ -19,13 +19,13 @@ _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
     "another threshold": (
         1,
         {"CHANGED": '{"threshold": 4096}'},
-        "threshold=4096 ops=default nvlink_domain=auto hierarchical=auto heap_size=524288 gpu_heap=auto gpu_permute=auto",
+        "threshold=4096 ops=default nvlink_domain=auto hierarchical=auto heap_size=524288 gpu_heap=auto",
         [1, 1],
     ),
     "another heap": (
         1,
         {"CHANGED": '{"heap_size": 1048576}'},
-        "heap_size=1048576 gpu_heap=auto gpu_permute=auto gpu_reduce=kernel NVSHMEM_CUMEM_GRANULARITY=2M and process 0 has",
+        "heap_size=1048576 gpu_heap=auto gpu_permute=auto gpu_reduce=kernel NVSHMEM_CUMEM_GRANULARITY=2M and process",
         [1, 1],
     ),
     "another way of permutes": (
@@ -209,7 +209,7 @@ _HEAP = '{"gpu_heap": "driver"}'
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"GPU_EMULATOR_MEMORY": "1048576"}, "process 1 has 1048576 bytes of free GPU memory, the driver heap takes"),
+        ({"GPU_EMULATOR_MEMORY": "1048576"}, "process 1: cuMemCreate of 2097152 bytes of symmetric memory on"),
         ({"CHANGED": '{"gpu_heap": "driver", "gpu_puts": "nvshmem"}'}, "XLA_SHMEM_GPU_PUTS=nvshmem needs NVSHMEM's"),
     ],
     ids=["a full GPU", "NVSHMEM's puts"],

@@ -174,8 +174,10 @@ TEST_CASE("a process that does not answer is named in time") {
         "only 0 of 1 processes of this host have asked for memory of process 0");
   const std::string address = (*silent)->address();
   silent->reset();
-  CHECK((*own)->Exchange(0, {}, {{3, address, 1}}, patience).message().find(
-            "process 3 of this host cannot be reached by a Unix socket (Connection refused)") == 0);
+  CHECK((*own)
+            ->Exchange(0, {}, {{3, address, 1}}, patience)
+            .message()
+            .find("process 3 of this host cannot be reached by a Unix socket (Connection refused)") == 0);
 }
 
 TEST_CASE("a process that gives another number of files is named with both numbers") {

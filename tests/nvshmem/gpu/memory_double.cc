@@ -12,8 +12,8 @@
 namespace xla_shmem::testing {
 namespace {
 
-constexpr int kInvalidValue = 1;    // CUDA_ERROR_INVALID_VALUE
-constexpr int kOutOfMemory = 2;     // CUDA_ERROR_OUT_OF_MEMORY
+constexpr int kInvalidValue = 1;       // CUDA_ERROR_INVALID_VALUE
+constexpr int kOutOfMemory = 2;        // CUDA_ERROR_OUT_OF_MEMORY
 constexpr int kPeerUnsupported = 217;  // CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
 
 struct Memory {

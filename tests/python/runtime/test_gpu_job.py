@@ -582,7 +582,8 @@ def test_memory_that_one_process_does_not_get_leaves_all_on_nccl_before_any_maps
         RecordingRuntime("0000:02:00.0"),
     ]
     (reason,) = {job.transport.reason for job in run_job(runtimes)}
-    assert "process 0" in reason and "no memory on device 1" in reason
+    assert "process 0" in reason
+    assert "no memory on device 1" in reason
     assert not any(runtime.joined or runtime.started or runtime.admitted for runtime in runtimes)
     assert all(runtime.dropped for runtime in runtimes)
 

@@ -38,7 +38,8 @@ GpuJob::GpuJob(const GpuJobOptions& options) : driver_(CudaDouble::Driver()) {
           raw->failures.push_back((event == gpu::Watchdog::Event::kStuck ? "stuck: " : "") + reason);
         });
     pe->timeline = std::make_unique<gpu::Timeline>(pe->device.get(), options.timed);
-    pe->rings = std::make_unique<gpu::PairRings>(pe->device.get(), layout_, number, ring_address, options.first_message);
+    pe->rings =
+        std::make_unique<gpu::PairRings>(pe->device.get(), layout_, number, ring_address, options.first_message);
     SetMessages(layout_, ring_address, *lanes, lane_address, options.first_message);
     pe->lanes = std::make_unique<gpu::Lanes>(pe->device.get(), *lanes, number, lane_address);
     if (options.multimem)

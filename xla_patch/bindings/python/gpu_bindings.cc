@@ -178,8 +178,7 @@ void JoinHeap(int world, int process, const std::vector<std::tuple<int, std::vec
   std::vector<HeapPeer> peers;
   for (const auto& [number, pes, note] : others) peers.push_back({number, pes, note});
   const auto patience = std::chrono::milliseconds(static_cast<int64_t>(patience_s * 1000));
-  RuntimeErrorUnlessOk(
-      CallWithoutGil([&] { return GpuProcess::Get().JoinHeap(world, process, peers, patience); }));
+  RuntimeErrorUnlessOk(CallWithoutGil([&] { return GpuProcess::Get().JoinHeap(world, process, peers, patience); }));
 }
 
 // `worlds`: by CUDA device.
@@ -292,17 +291,19 @@ void BindRuntime(nb::module_& m) {
         nb::arg("device") = nb::none(), nb::arg("heap") = nb::none(),
         "Starts a device: allocates the symmetric arena and returns its offset in the heap, which is that of world "
         "`heap` (gpu_join_heap), or NVSHMEM's, whose world it joins. Raises RuntimeError.");
-  m.def("gpu_make_heap", &MakeHeap, nb::arg("world"), nb::arg("own"), nb::arg("n_pes"), nb::arg("bytes"),
-        nb::arg("sharing"),
-        "Makes the memory of this process's PEs of a world; returns what the others need to know. Raises RuntimeError.");
+  m.def(
+      "gpu_make_heap", &MakeHeap, nb::arg("world"), nb::arg("own"), nb::arg("n_pes"), nb::arg("bytes"),
+      nb::arg("sharing"),
+      "Makes the memory of this process's PEs of a world; returns what the others need to know. Raises RuntimeError.");
   m.def("gpu_join_heap", &JoinHeap, nb::arg("world"), nb::arg("process"), nb::arg("others"), nb::arg("patience_s"),
         "Maps the memory of all PEs of a world; all its processes call it. Raises RuntimeError.");
   m.def(
       "gpu_drop_heaps", [] { CallWithoutGil([] { GpuProcess::Get().DropHeaps(); }); },
       "Gives the driver heaps back, if the job does not use them.");
-  m.def("gpu_observe", &ObserveGpu, nb::arg("process"), nb::arg("processes"), nb::arg("pes"), nb::kw_only(),
-        nb::arg("record_directory"), nb::arg("statistics"), nb::arg("trace_file"),
-        "Starts to record the collectives of this process's GPUs. Returns a sentence for each part that does not work.");
+  m.def(
+      "gpu_observe", &ObserveGpu, nb::arg("process"), nb::arg("processes"), nb::arg("pes"), nb::kw_only(),
+      nb::arg("record_directory"), nb::arg("statistics"), nb::arg("trace_file"),
+      "Starts to record the collectives of this process's GPUs. Returns a sentence for each part that does not work.");
   m.def(
       "gpu_report", [] { CallWithoutGil([] { ReportGpuObserver(); }); },
       "Prints the statistics of the GPU, once, and writes the trace so far.");
@@ -335,8 +336,7 @@ void BindNvshmem(nb::module_& m) {
         nb::arg("multimem"), "NVSHMEM's variables for a world, by name.");
   m.def("nvshmem_heap_bytes", &gpu::HeapBytes, nb::arg("settings"), nb::arg("own_steps"),
         "Bytes that NVSHMEM's heap takes on each PE with these settings.");
-  m.def("nvshmem_check_world", &CheckWorld, nb::arg("members"), nb::arg("heap_bytes"),
-        nb::arg("heap") = "nvshmem",
+  m.def("nvshmem_check_world", &CheckWorld, nb::arg("members"), nb::arg("heap_bytes"), nb::arg("heap") = "nvshmem",
         "\"\" or why no process of a world can start.");
   m.def("agree_in_job", &AgreeInJob, nb::arg("store"), nb::arg("process"), nb::arg("processes"), nb::arg("prefix"),
         nb::arg("patience_s"), nb::kw_only(), nb::arg("error"), nb::arg("agreement"), nb::arg("facts"),

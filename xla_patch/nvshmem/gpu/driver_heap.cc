@@ -72,8 +72,8 @@ Status DriverHeap::Make() {
     properties.device = own.device;
     MemoryHandle memory = 0;
     const Status made = Check(cuda_->mem_create(&memory, part_bytes_, &properties, 0),
-                              "cuMemCreate of " + std::to_string(part_bytes_) + " bytes of symmetric memory on device " +
-                                  std::to_string(own.device));
+                              "cuMemCreate of " + std::to_string(part_bytes_) +
+                                  " bytes of symmetric memory on device " + std::to_string(own.device));
     if (!made.ok()) {
       return Status::Error(made.message() +
                            ": lower XLA_SHMEM_HEAP_SIZE if the GPU's memory is full; a container needs permission to "
@@ -152,7 +152,8 @@ Status DriverHeap::Open() {
     XLA_SHMEM_RETURN_IF_ERROR(
         Check(cuda_->mem_set_access(AddressOf(part(pe)), part_bytes_, access.data(), access.size()),
               "cuMemSetAccess to the memory of PE " + std::to_string(pe) +
-                  (own != nullptr ? ", device " + std::to_string(own->device) + "," : "") + " for the GPUs of this "
+                  (own != nullptr ? ", device " + std::to_string(own->device) + "," : "") +
+                  " for the GPUs of this "
                   "process"));
   }
   OpenHeaps& open = TheHeaps();

@@ -1,10 +1,10 @@
 // Symmetric memory by the CUDA driver's virtual memory management, without NVSHMEM: for processes with several GPUs,
 // of which NVSHMEM takes one, and where NVSHMEM cannot be loaded.
 //
-// A heap serves one world. Each process reserves one range of addresses with a part for each PE, of equal size, and maps
-// the memory of all PEs there: its own, which it makes, and that of other processes, which it gets as file descriptors
-// (one host) or fabric handles (one NVLink fabric). The base may differ between processes, an object's offset may not.
-// All of the process's GPUs in the world may read and write all parts.
+// A heap serves one world. Each process reserves one range of addresses with a part for each PE, of equal size, and
+// maps the memory of all PEs there: its own, which it makes, and that of other processes, which it gets as file
+// descriptors (one host) or fabric handles (one NVLink fabric). The base may differ between processes, an object's
+// offset may not. All of the process's GPUs in the world may read and write all parts.
 //
 // Nothing is collective. Unlike NVSHMEM's start, all can be undone: the destructor gives everything back.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_DRIVER_HEAP_H_

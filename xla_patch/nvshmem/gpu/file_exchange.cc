@@ -98,8 +98,8 @@ std::vector<OwnedFile> Receive(int connection, int process) {
 }
 
 Status NotReached(int process, const std::string& why) {
-  return Status::Error("process " + std::to_string(process) + " of this host cannot be reached by a Unix socket (" + why +
-                       "): the containers of a host need one network namespace, or one process with all GPUs");
+  return Status::Error("process " + std::to_string(process) + " of this host cannot be reached by a Unix socket (" +
+                       why + "): the containers of a host need one network namespace, or one process with all GPUs");
 }
 
 }  // namespace
@@ -143,8 +143,7 @@ Result<std::map<int, std::vector<OwnedFile>>> FileExchange::Exchange(int process
   for (const Peer& peer : others) {
     OwnedFile connection = NewSocket();
     const auto [address, bytes] = ToSocketAddress(peer.address);
-    if (connection.get() < 0 ||
-        connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {
+    if (connection.get() < 0 || connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {
       return NotReached(peer.process, strerror(errno));
     }
     connections[peer.process] = std::move(connection);

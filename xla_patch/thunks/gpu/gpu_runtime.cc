@@ -76,8 +76,8 @@ Result<GpuFacts> GpuRuntime::Open(const GpuOpenOptions& options) {
   if (!status.ok()) return status;
   facts.nvshmem_path = nvshmem_->path;
   if (!facts.nvshmem_path.empty()) {
-    facts.nvshmem_version = std::to_string(nvshmem_->major) + "." + std::to_string(nvshmem_->minor) + "." +
-                            std::to_string(nvshmem_->patch);
+    facts.nvshmem_version =
+        std::to_string(nvshmem_->major) + "." + std::to_string(nvshmem_->minor) + "." + std::to_string(nvshmem_->patch);
   }
   if (const std::string why = WhyNot(options, facts); !why.empty()) return Status::Error(why);
   facts_ = facts;
@@ -110,7 +110,8 @@ Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
                                gpu::LaneLayout::MostLanes(multiprocessors), options.packet_bytes);
   if (!layout.ok()) return layout.status();
   if (options.heap != nullptr && options.puts == gpu::Puts::kNvshmem) {
-    return Status::Error("NVSHMEM's puts (XLA_SHMEM_GPU_PUTS=nvshmem) need its heap: set XLA_SHMEM_GPU_HEAP to nvshmem");
+    return Status::Error(
+        "NVSHMEM's puts (XLA_SHMEM_GPU_PUTS=nvshmem) need its heap: set XLA_SHMEM_GPU_HEAP to nvshmem");
   }
   heap_ = options.heap;
   device_->SetPuts(options.puts);
@@ -139,7 +140,8 @@ Result<char*> GpuRuntime::MakeArena(const GpuStartOptions& options) {
   pe_ = options.pe;
   auto* arena = static_cast<char*>(Symmetric(options.arena_bytes));
   if (arena == nullptr) {
-    return Status::Error(std::string(heap_ != nullptr ? "the driver heap" : "NVSHMEM") + " has no " + std::to_string(options.arena_bytes) +
+    return Status::Error(std::string(heap_ != nullptr ? "the driver heap" : "NVSHMEM") + " has no " +
+                         std::to_string(options.arena_bytes) +
                          " bytes of symmetric memory: lower XLA_SHMEM_HEAP_SIZE, or XLA_PYTHON_CLIENT_MEM_FRACTION if "
                          "XLA has the rest");
   }

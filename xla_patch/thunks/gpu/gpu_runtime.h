@@ -46,7 +46,7 @@ struct GpuFacts {
   std::string nvshmem_path;  // "" if it is not loaded
   std::string nvshmem_version;
   std::string nvshmem_error;  // why it could not be loaded
-  int driver_version = 0;  // 1000 * major + 10 * minor
+  int driver_version = 0;     // 1000 * major + 10 * minor
   int compute_major = 0;
   int compute_minor = 0;
   int multiprocessors = 0;
@@ -59,7 +59,7 @@ struct GpuFacts {
 struct GpuStartOptions {
   int pe = 0;
   int n_pes = 1;
-  std::string unique_id;  // from GpuProcess::UniqueId in process 0; unused with a driver heap
+  std::string unique_id;            // from GpuProcess::UniqueId in process 0; unused with a driver heap
   gpu::DriverHeap* heap = nullptr;  // open; null: NVSHMEM's
   size_t arena_bytes = 0;
   gpu::Puts puts = gpu::Puts::kNvshmem;

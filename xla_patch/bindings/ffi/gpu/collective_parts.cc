@@ -125,7 +125,8 @@ ffi::Error CallParts(gpu::CudaStream stream, ffi::RunId run, int32_t device, ffi
   const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& /*call*/, PartsArguments arguments) {
     return Run(transfers, std::move(arguments), stream);
   };
-  return EnqueueCall<kOp>(ReadMovedOrReduced<kOp>, enqueue, {stream, run.run_id, device}, operands, results, attributes);
+  return EnqueueCall<kOp>(ReadMovedOrReduced<kOp>, enqueue, {stream, run.run_id, device}, operands, results,
+                          attributes);
 }
 
 Result<gpu::PermuteArguments> ReadPermute(const GpuCallFrame& frame) {
@@ -159,8 +160,8 @@ ffi::Error CallPermute(gpu::CudaStream stream, ffi::RunId run, int32_t device, f
                        ffi::RemainingRets results, ffi::Dictionary attributes) {
   const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& /*call*/,
                            const gpu::PermuteArguments& permute) { return transfers.RunPermute(permute, stream); };
-  return EnqueueCall<CollectiveOp::kCollectivePermute>(ReadPermute, enqueue, {stream, run.run_id, device}, operands, results,
-                                                       attributes);
+  return EnqueueCall<CollectiveOp::kCollectivePermute>(ReadPermute, enqueue, {stream, run.run_id, device}, operands,
+                                                       results, attributes);
 }
 
 template <auto kCall>
