@@ -9,164 +9,17 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from recording_job import RecordingRuntime, fabric_job, run_job
 
-from xla_shmem.gpu.nvml import Fabric, Link
-from xla_shmem.gpu.process_facts import GpuFacts, OpenGpu, ProcessFacts
+from xla_shmem.gpu.nvml import Link
 from xla_shmem.options import resolve
 from xla_shmem.runtime.gpu_job import GpuJob
-from xla_shmem.runtime.gpu_runtime import Runtime
-from xla_shmem.runtime.job_topology import JobTopology
 from xla_shmem.runtime.store import LocalStore
-
-
-class RecordingRuntime(Runtime):
-    """Records its calls.
-
-    Args:
-      bus_ids: GPUs of the process; equal ones are shared.
-      host: its host.
-      start_error: what NVSHMEM's start fails with.
-      offset: of the arena in NVSHMEM's heap.
-      free_bytes: memory of its GPU.
-      multicast: whether it has multicast memory.
-      compute_capability: of its GPU; (0, 0) if it is unknown.
-      multiprocessors: of its GPU.
-      can_copy_permutes: whether its driver can.
-      nvshmem_error: why NVSHMEM cannot be loaded.
-      heap_error: why the driver does not make its memory.
-      join_error: why the memory of the others cannot be mapped.
-    """
-
-    def __init__(
-        self,
-        *bus_ids: str,
-        host: str = "one",
-        start_error: str = "",
-        offset: int = 512,
-        free_bytes: int = 80 << 30,
-        multicast: bool = True,
-        compute_capability: tuple[int, int] = (0, 0),
-        multiprocessors: int = 132,
-        can_copy_permutes: bool = True,
-        nvshmem_error: str = "",
-        heap_error: str = "",
-        join_error: str = "",
-    ) -> None:
-        # Behind switches, all GPUs of a host reach one another.
-        gpus = tuple(GpuFacts(bus_id, switch_links=18, compute_capability=compute_capability) for bus_id in bus_ids)
-        self._facts = ProcessFacts(host, gpus, imex_channels=1)
-        self._start_error = start_error
-        self._offset = offset
-        self._free_bytes = free_bytes
-        self._multiprocessors = multiprocessors
-        self._can_copy_permutes = can_copy_permutes
-        self._multicast = multicast
-        self._nvshmem_error = nvshmem_error
-        self._heap_error = heap_error
-        self._join_error = join_error
-        self.heaps: list[tuple[Any, ...]] = []
-        self.joined: list[tuple[Any, ...]] = []
-        self.dropped = 0
-        self.with_nvshmem: list[bool] = []
-        self.uses_multimem = False
-        self.settings: dict[str, str] = {}
-        self.settings_at_id: dict[str, str] | None = None
-        self.ended: list[str] = []
-        self.opened: list[int] = []
-        self.started: list[dict[str, Any]] = []
-        self.admitted: list[tuple[dict[int, list[int]], int]] = []
-        self.observed: list[tuple[int, list[int], dict[str, Any]]] = []
-        self.observed_pes: list[int] = []
-
-    def facts(self, ordinals: Sequence[int] | None) -> ProcessFacts:  # type: ignore[override]
-        return self._facts
-
-    def open(self, options: Any, ordinal: int, cuda: int, with_nvshmem: bool = True) -> OpenGpu:
-        self.opened.append(ordinal)
-        self.with_nvshmem.append(with_nvshmem)
-        error = self._nvshmem_error if with_nvshmem else ""
-        return OpenGpu(self._free_bytes, self._multiprocessors, self._can_copy_permutes, error)
-
-    def observe(self, process: int, processes: Sequence[int], pes: Sequence[int], **what: Any) -> list[str]:  # type: ignore[override]
-        self.observed.append((process, list(processes), what))
-        self.observed_pes = list(pes)
-        return []
-
-    def make_heap(self, *arguments: Any) -> str:  # type: ignore[override]
-        self.heaps.append(arguments)
-        if self._heap_error:
-            raise RuntimeError(self._heap_error)
-        return f"note of {self._facts.gpus[0].bus_id}"
-
-    def join_heap(self, *arguments: Any) -> None:  # type: ignore[override]
-        self.joined.append(arguments)
-        if self._join_error:
-            raise RuntimeError(self._join_error)
-
-    def drop_heaps(self) -> None:  # type: ignore[override]
-        self.dropped += 1
-
-    def report(self) -> None:  # type: ignore[override]
-        pass
-
-    def set_nvshmem(self, settings: Mapping[str, str]) -> None:
-        self.settings.update(settings)
-
-    def end(self, reason: str) -> None:
-        self.ended.append(reason)
-
-    def unique_id(self) -> bytes:  # type: ignore[override]
-        self.settings_at_id = dict(self.settings)
-        return b"id of " + self._facts.gpus[0].bus_id.encode()
-
-    def start(self, **arguments: Any) -> int:  # type: ignore[override]
-        self.started.append(arguments)
-        if self._start_error:
-            raise RuntimeError(self._start_error)
-        return self._offset
-
-    def has_multicast(self) -> bool:  # type: ignore[override]
-        return self._multicast
-
-    def use_multimem(self) -> None:  # type: ignore[override]
-        assert not self.admitted, "a collective may run already"
-        self.uses_multimem = True
-
-    def admit(self, worlds: dict[int, list[int]], fingerprint: int) -> None:  # type: ignore[override]
-        self.admitted.append((worlds, fingerprint))
-
-
-def run_job(
-    runtimes: Sequence[RecordingRuntime],
-    before: Callable[[int], None] = lambda process: None,
-    timeout_s: float = 10,
-    **options: Any,
-) -> list[JobTopology]:
-    """Returns the result of every process of a job; calls `before(process)` before its start."""
-    store = LocalStore()
-    topologies: dict[int, JobTopology] = {}
-    owners = [process for process, runtime in enumerate(runtimes) for _ in runtime._facts.gpus]
-    devices = [SimpleNamespace(id=number, process_index=process) for number, process in enumerate(owners)]
-
-    def body(process: int) -> None:
-        before(process)
-        chosen = dataclasses.replace(resolve({}, {}), **{"records": "off", **options})
-        job = GpuJob(chosen, store, process, len(runtimes), runtimes[process], timeout_s)
-        job.start(list(range(owners.count(process))), cuda=13)
-        topologies[process] = job.topology(devices)
-
-    threads = [threading.Thread(target=body, args=(process,)) for process in range(len(runtimes))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [topologies[process] for process in range(len(runtimes))]
 
 
 def test_one_host_is_one_world_with_process_numbers_as_pes() -> None:
@@ -287,18 +140,8 @@ def test_each_host_without_a_fabric_is_a_world() -> None:
     assert len({job.topology.fingerprint for job in topologies}) == 1
 
 
-def _fabric(hosts: str) -> list[RecordingRuntime]:
-    """Returns a process for each host in the list; all GPUs are in one NVLink fabric."""
-    runtimes = [RecordingRuntime(f"0000:0{index}:00.0", host=host) for index, host in enumerate(hosts)]
-    for runtime in runtimes:
-        (gpu,) = runtime._facts.gpus
-        fabric = Fabric("00000000-0000-0000-0000-000000000001", 1, "completed")
-        runtime._facts = dataclasses.replace(runtime._facts, gpus=(dataclasses.replace(gpu, fabric=fabric),))
-    return runtimes
-
-
 def test_uneven_hosts_of_one_domain_are_refused_before_any_start() -> None:
-    runtimes = _fabric("aab")
+    runtimes = fabric_job("aab")
     reasons = {job.transport.reason for job in run_job(runtimes)}
     (reason,) = reasons
     assert "NVSHMEM needs the same number of PEs on every host" in reason
@@ -327,13 +170,13 @@ def test_nvshmem_has_its_settings_before_the_unique_id_is_made_and_the_same_in_a
 
 
 def test_a_world_of_two_hosts_keeps_multi_node_nvlink() -> None:
-    runtimes = _fabric("ab")
+    runtimes = fabric_job("ab")
     assert all(job.transport.available for job in run_job(runtimes))
     assert "NVSHMEM_DISABLE_MNNVL" not in runtimes[0].settings
 
 
 def test_a_world_of_two_hosts_without_imex_is_refused_before_any_start() -> None:
-    runtimes = _fabric("ab")
+    runtimes = fabric_job("ab")
     runtimes[1]._facts = dataclasses.replace(runtimes[1]._facts, imex_channels=0)
     (reason,) = {job.transport.reason for job in run_job(runtimes)}
     assert "process 1 sees no channel in /dev/nvidia-caps-imex-channels" in reason
@@ -497,103 +340,3 @@ def test_the_opened_device_is_jaxs_local_device() -> None:
     runtime = RecordingRuntime("0000:01:00.0")
     GpuJob(resolve({}, {}), LocalStore(), 0, 1, runtime).start([3], cuda=13)
     assert runtime.opened == [3]
-
-
-def test_processes_with_several_gpus_share_the_drivers_memory() -> None:
-    runtimes = [RecordingRuntime("0000:00:00.0", "0000:01:00.0"), RecordingRuntime("0000:02:00.0")]
-    topologies = run_job(runtimes)
-    assert all(job.transport.available for job in topologies)
-    assert runtimes[0].with_nvshmem == [False, False]
-    arena = runtimes[0].started[0]["arena_bytes"]
-    assert [runtime.heaps for runtime in runtimes] == [
-        [(0, [(0, 0), (1, 1)], 3, arena, "files")],
-        [(0, [(2, 0)], 3, arena, "files")],
-    ]
-    assert [runtime.joined for runtime in runtimes] == [
-        [(0, 0, [(1, [2], "note of 0000:02:00.0")], 10)],
-        [(0, 1, [(0, [0, 1], "note of 0000:00:00.0")], 10)],
-    ]
-    started = [(one["pe"], one["device"], one["heap"]) for runtime in runtimes for one in runtime.started]
-    assert started == [(0, 0, 0), (1, 1, 0), (2, 0, 0)]
-    assert [runtime.observed_pes for runtime in runtimes] == [[0, 1], [2]]
-    fingerprint = topologies[0].topology.fingerprint
-    assert runtimes[0].admitted == [({0: [0, 1, 2], 1: [0, 1, 2]}, fingerprint)]
-    assert runtimes[1].admitted == [({0: [0, 1, 2]}, fingerprint)]
-    assert [runtime.dropped for runtime in runtimes] == [0, 0]
-
-
-def test_one_process_alone_shares_its_memory_with_nobody() -> None:
-    runtime = RecordingRuntime("0000:00:00.0", "0000:01:00.0")
-    (job,) = run_job([runtime])
-    assert job.transport.available
-    assert (runtime.heaps[0][4], runtime.joined) == ("none", [(0, 0, [], 10)])
-
-
-def test_gpus_of_a_process_that_do_not_reach_one_another_are_worlds_of_their_own() -> None:
-    runtime = RecordingRuntime("0000:00:00.0", "0000:01:00.0")
-    alone = tuple(dataclasses.replace(gpu, switch_links=0) for gpu in runtime._facts.gpus)
-    runtime._facts = dataclasses.replace(runtime._facts, gpus=alone)
-    (job,) = run_job([runtime])
-    assert job.transport.available
-    assert [(world, own) for world, own, *_ in runtime.heaps] == [(0, [(0, 0)]), (1, [(0, 1)])]
-    assert runtime.admitted[0][0] == {0: [0], 1: [1]}
-
-
-def test_memory_crosses_the_hosts_of_an_nvlink_domain_by_fabric_handles() -> None:
-    runtimes = _fabric("aab")
-    assert all(job.transport.available for job in run_job(runtimes, gpu_heap="driver"))
-    assert [runtime.heaps[0][4] for runtime in runtimes] == ["fabric"] * 3
-
-
-@pytest.mark.parametrize("chosen", ["auto", "nvshmem", "driver"])
-def test_with_one_gpu_a_process_the_option_chooses_the_heap(chosen: str) -> None:
-    runtimes = [RecordingRuntime(f"0000:0{index}:00.0") for index in range(2)]
-    assert all(job.transport.available for job in run_job(runtimes, gpu_heap=chosen))
-    by_driver = chosen == "driver"
-    assert [len(runtime.heaps) for runtime in runtimes] == [by_driver] * 2
-    assert [runtime.with_nvshmem for runtime in runtimes] == [[not by_driver]] * 2
-    assert all(("heap" in runtime.started[0]) == by_driver for runtime in runtimes)
-
-
-def test_a_process_without_nvshmem_takes_all_to_the_drivers_memory() -> None:
-    runtimes = [RecordingRuntime(f"0000:0{n}:00.0", nvshmem_error="no NVSHMEM" * (n == 1)) for n in range(3)]
-    assert all(job.transport.available for job in run_job(runtimes))
-    assert [runtime.started[0]["heap"] for runtime in runtimes] == [0, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"gpu_heap": "nvshmem"}, "process 1 has 2 GPUs, but NVSHMEM has one PE a process"),
-        ({"gpu_puts": "nvshmem"}, "process 1 has 2 GPUs, but NVSHMEM has one PE a process"),
-        ({"gpu_heap": "driver", "gpu_puts": "nvshmem"}, "XLA_SHMEM_GPU_PUTS=nvshmem needs NVSHMEM's memory"),
-    ],
-)
-def test_options_that_several_gpus_cannot_follow_leave_all_on_nccl(options: dict[str, str], reason: str) -> None:
-    runtimes = [RecordingRuntime("0000:00:00.0"), RecordingRuntime("0000:01:00.0", "0000:02:00.0")]
-    (found,) = {job.transport.reason for job in run_job(runtimes, **options)}
-    assert found.startswith(reason)
-    assert not any(runtime.started or runtime.heaps or runtime.admitted for runtime in runtimes)
-
-
-def test_memory_that_one_process_does_not_get_leaves_all_on_nccl_before_any_maps() -> None:
-    runtimes = [
-        RecordingRuntime("0000:00:00.0", "0000:01:00.0", heap_error="no memory on device 1"),
-        RecordingRuntime("0000:02:00.0"),
-    ]
-    (reason,) = {job.transport.reason for job in run_job(runtimes)}
-    assert "process 0" in reason
-    assert "no memory on device 1" in reason
-    assert not any(runtime.joined or runtime.started or runtime.admitted for runtime in runtimes)
-    assert all(runtime.dropped for runtime in runtimes)
-
-
-def test_a_process_that_cannot_map_the_others_is_named_in_all_and_all_give_their_memory_back() -> None:
-    runtimes = [
-        RecordingRuntime("0000:00:00.0", "0000:01:00.0"),
-        RecordingRuntime("0000:02:00.0", join_error="process 0 of this host cannot be reached"),
-    ]
-    reasons = {job.transport.reason for job in run_job(runtimes)}
-    assert reasons == {"process 1: process 0 of this host cannot be reached"}
-    assert not any(runtime.admitted for runtime in runtimes)
-    assert all(runtime.dropped for runtime in runtimes)
