@@ -55,7 +55,8 @@ def described_gpus(
     described = topologies.get_topology_desc(
         platform="cuda",
         topology_name="",
-        topology=f"{slices}x{count // slices // devices_per_process}x{devices_per_process}",  # slices x processes x devices of a process
+        # slices x processes x devices of a process
+        topology=f"{slices}x{count // slices // devices_per_process}x{devices_per_process}",
         target_config=target_description(target),
     )
     if plugin.active():  # JAX initialises the plugin when it is first asked for devices

@@ -294,12 +294,18 @@ GPU_FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "update NVIDIA's driver to 525 or newer",
     ),
     "NVSHMEM missing": (
-        {"nvshmem": Library("", "", "no NVSHMEM host library found", "missing"), "environment": {"needs_nvshmem": True}},
+        {
+            "nvshmem": Library("", "", "no NVSHMEM host library found", "missing"),
+            "environment": {"needs_nvshmem": True},
+        },
         "NVSHMEM: no NVSHMEM host library found",
         "pip install nvidia-nvshmem-cu13",
     ),
     "NVSHMEM for the other CUDA": (
-        {"nvshmem": Library("", "", "nvidia-nvshmem-cu12 3.8.0 is for CUDA 12", "other CUDA"), "environment": {"needs_nvshmem": True}},
+        {
+            "nvshmem": Library("", "", "nvidia-nvshmem-cu12 3.8.0 is for CUDA 12", "other CUDA"),
+            "environment": {"needs_nvshmem": True},
+        },
         "is for CUDA 12",
         "pip uninstall -y nvidia-nvshmem-cu12 nvidia-nvshmem-cu13 && pip install nvidia-nvshmem-cu13",
     ),
