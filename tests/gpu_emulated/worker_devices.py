@@ -1,4 +1,4 @@
-"""Computations on each emulated GPU of the process, copies between each two of them, and pmap; reports what is wrong."""
+"""Computations on each emulated GPU of a process, copies between each two of them, and pmap; reports what is wrong."""
 
 from __future__ import annotations
 

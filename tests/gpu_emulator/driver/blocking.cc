@@ -20,8 +20,8 @@ namespace emulator {
 namespace {
 
 bool Blocks() {
-  static const bool blocks = Setting("BLOCKING", 1) != 0;
-  return blocks;
+  static const int64_t setting = Setting("BLOCKING", -1);
+  return setting < 0 ? UsedDevices() > 1 : setting != 0;
 }
 
 // Devices that calls hold.

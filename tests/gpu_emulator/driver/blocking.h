@@ -13,7 +13,7 @@
 //  * while any of these waits, other threads' launches on the devices that it waits for wait too (issue 613 of NCCL
 //    tells of calls for one GPU that wait for calls for another).
 // The seed decides whether a call waits: every fourth one on average, and each launch into a full queue.
-// GPU_EMULATOR_BLOCKING=0: none does.
+// GPU_EMULATOR_BLOCKING: 0: none does; 1: also where a process uses one device.
 #pragma once
 
 #include <cuda.h>

@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <deque>
 #include <vector>
@@ -23,6 +24,7 @@ namespace {
 constexpr unsigned kKnownFlags = CU_CTX_FLAGS_MASK;
 
 thread_local std::vector<CUcontext> current;
+std::atomic<int> used_devices{0};
 
 const std::vector<int>& VisibleDevices() {
   static const std::vector<int> visible = [] {
@@ -80,6 +82,8 @@ bool IsContext(CUcontext context) {
 bool Reaches(int device, int owner) { return device == owner || AreLinked(Physical(device), Physical(owner)); }
 bool MayUseMemoryOf(int device, int owner) { return device == owner || DeviceOf(device).peers.count(owner) != 0; }
 
+int UsedDevices() { return used_devices; }
+
 CUcontext Current() { return current.empty() ? nullptr : current.back(); }
 int CurrentDevice() { return Current() == nullptr ? 0 : Current()->device; }
 
@@ -124,7 +128,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   InstallFaultHandler();
   const Lock lock(Global());
   CUctx_st& primary = DeviceOf(device).primary;
-  ++primary.retained;
+  if (++primary.retained == 1) ++used_devices;
   *context = &primary;
   return CUDA_SUCCESS;
 }
@@ -138,6 +142,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
   if (--primary.retained > 0) return CUDA_SUCCESS;
+  --used_devices;
   primary.flags = 0;
   DeviceOf(device).peers.clear();
   return CUDA_SUCCESS;

@@ -31,6 +31,9 @@ bool Reaches(int device, int owner);
 // Whether kernels of `device` may use what cuMemAlloc made on `owner`. Requires Global().
 bool MayUseMemoryOf(int device, int owner);
 
+// Devices whose primary context is retained.
+int UsedDevices();
+
 CUcontext Current();
 int CurrentDevice();  // 0 without a context
 

@@ -68,8 +68,8 @@ struct DevicesFixture {
 };
 
 // Read when the driver starts.
-inline const bool kHasSettings = setenv("GPU_EMULATOR_DEVICES", "4", 0) == 0 &&
-                                 setenv("GPU_EMULATOR_COMPUTE_CAPABILITY", "90", 0) == 0;
+inline const bool kHasSettings =
+    setenv("GPU_EMULATOR_DEVICES", "4", 0) == 0 && setenv("GPU_EMULATOR_COMPUTE_CAPABILITY", "90", 0) == 0;
 
 // Memory of cuMemCreate on a device.
 struct Granule {

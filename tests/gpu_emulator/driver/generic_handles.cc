@@ -50,7 +50,8 @@ std::string NameOfFile(int fd) {
   const std::string text(target, static_cast<size_t>(length));
   constexpr char kBegin[] = "/memfd:";
   const size_t end = text.find(" (deleted)");
-  return text.rfind(kBegin, 0) == 0 && end != std::string::npos ? text.substr(strlen(kBegin), end - strlen(kBegin)) : "";
+  return text.rfind(kBegin, 0) == 0 && end != std::string::npos ? text.substr(strlen(kBegin), end - strlen(kBegin))
+                                                                : "";
 }
 
 // Takes the file. Null if it is none of an emulated driver's.

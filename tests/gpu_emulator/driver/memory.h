@@ -85,7 +85,8 @@ enum class Use { kRead, kWrite, kCopyFrom, kCopyTo };
 void CheckAccess(uint64_t address, size_t bytes, Use use, int device, const char* operation);
 
 // "" if a kernel of `device` may use all of the memory; [*begin, *end) are then bytes around it for which the same
-// holds, and `*remote` whether another GPU has some of them. Otherwise why not. Pageable host memory is not for kernels.
+// holds, and `*remote` whether another GPU has some of them. Otherwise why not. Pageable host memory is not for
+// kernels.
 std::string MayAccess(uint64_t address, size_t bytes, Use use, int device, uint64_t* begin, uint64_t* end,
                       bool* remote);
 

@@ -46,7 +46,8 @@ void Wait(CUdeviceptr address, T value, unsigned flags) {
   CheckAccess(address, sizeof(T), Use::kRead, WorkingDevice(), RunningWork());
   const T* word = DeviceView<T>(address);
   BackOff back_off;
-  while (!HasFailed(WorkingDevice()) && !IsMet(__atomic_load_n(word, __ATOMIC_ACQUIRE), value, flags & 3)) back_off.Pause();
+  while (!HasFailed(WorkingDevice()) && !IsMet(__atomic_load_n(word, __ATOMIC_ACQUIRE), value, flags & 3))
+    back_off.Pause();
 }
 
 template <typename T>

@@ -168,8 +168,7 @@ MulticastObject& ObjectOf(CUmemGenericAllocationHandle handle, const char* call)
 
 // What a bind is refused for. Requires Global().
 CUresult CheckBind(const MulticastObject& object, const Backing& memory, const Binding& wanted, const char* call) {
-  if (wanted.bytes == 0 || wanted.at + wanted.bytes > object.team->bytes ||
-      wanted.from + wanted.bytes > memory.bytes) {
+  if (wanted.bytes == 0 || wanted.at + wanted.bytes > object.team->bytes || wanted.from + wanted.bytes > memory.bytes) {
     Complain("%s: %lu bytes at offset %lu of a multicast object of %lu and at %lu of %zu bytes of memory", call,
              wanted.bytes, wanted.at, object.team->bytes, wanted.from, memory.bytes);
     return CUDA_ERROR_INVALID_VALUE;

@@ -14,11 +14,11 @@ namespace emulator {
 // Memory of one device that stands behind a part of the object.
 struct Binding {
   FileOfProcess file;
-  int gpu;           // of the machine
-  uint64_t at;       // offset in the object
-  uint64_t from;     // offset in the memory
-  uint64_t bytes;    // 0: unbound
-  uint64_t number;   // of all bindings of the object
+  int gpu;          // of the machine
+  uint64_t at;      // offset in the object
+  uint64_t from;    // offset in the memory
+  uint64_t bytes;   // 0: unbound
+  uint64_t number;  // of all bindings of the object
   bool Covers(uint64_t offset, uint64_t count) const { return offset >= at && offset + count <= at + bytes; }
   bool Overlaps(uint64_t offset, uint64_t count) const {
     return bytes != 0 && offset < at + bytes && at < offset + count;

@@ -42,8 +42,7 @@ CUresult Bind(CUmemGenericAllocationHandle object, const Granule& memory) {
 }
 
 const char* const kStoresToAll = "mov.u32 %x, 5;\nmultimem.st.relaxed.sys.global.u32 [%p+8], %x;";
-const char* const kSums =
-    "multimem.ld_reduce.relaxed.sys.global.add.u32 %x, [%p];\nst.global.u32 [%q], %x;";
+const char* const kSums = "multimem.ld_reduce.relaxed.sys.global.add.u32 %x, [%p];\nst.global.u32 [%q], %x;";
 
 TEST_CASE("A multicast address stands for the memory of all devices that bound some") {
   const DevicesFixture gpus;

@@ -110,8 +110,8 @@ struct CUfunc_st {
 
 namespace emulator {
 
-// A kernel of the device has failed: work of the device that is enqueued or waits ends without doing anything, and calls
-// return kFailed from then on. Other devices go on.
+// A kernel of the device has failed: work of the device that is enqueued or waits ends without doing anything, and
+// calls return kFailed from then on. Other devices go on.
 constexpr int kMostDevices = 64;
 constexpr unsigned long long kStreamsOfDevice = 1000000;  // their ids begin at a multiple of this
 bool HasFailed(int device);

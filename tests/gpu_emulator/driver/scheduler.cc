@@ -142,9 +142,9 @@ std::string PendingWork() {
   for (const CUstream stream : Started()) {
     if (stream->completed == stream->submitted) continue;
     const uint64_t behind = stream->submitted - stream->completed - 1;
-    text += "Stream " + std::to_string(stream->id % kStreamsOfDevice) + " of device " +
-            std::to_string(stream->device) + " runs " + (stream->work.empty() ? "an operation" : stream->work) + ", and " +
-            std::to_string(behind) + " operations wait behind it. ";
+    text += "Stream " + std::to_string(stream->id % kStreamsOfDevice) + " of device " + std::to_string(stream->device) +
+            " runs " + (stream->work.empty() ? "an operation" : stream->work) + ", and " + std::to_string(behind) +
+            " operations wait behind it. ";
   }
   return text;
 }

@@ -1,6 +1,6 @@
 // libnvidia-ml.so.1: the emulated machine as NVML describes it. Its GPUs have NVLinks to switches, reach each other's
-// memory, and belong to no cluster unless there is a FABRIC; with several LINK_DOMAINS they have NVLinks to the GPUs of their domain instead.
-// Layouts and numbers as in nvml.h.
+// memory, and belong to no cluster unless there is a FABRIC; with several LINK_DOMAINS they have NVLinks to the GPUs of
+// their domain instead. Layouts and numbers as in nvml.h.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>

@@ -30,7 +30,7 @@ struct Channel {
 
 // Shared by the ranks.
 struct Clique {
-  std::atomic<uint32_t> ranks;  // as the first one says
+  std::atomic<uint32_t> ranks;             // as the first one says
   std::atomic<uint32_t> taken[kMaxRanks];  // 1 + the number of its GPU
   std::atomic<uint32_t> attached;
   std::atomic<uint32_t> gone[kMaxRanks];   // 1: destroyed or aborted its end

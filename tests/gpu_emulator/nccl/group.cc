@@ -46,7 +46,8 @@ void CheckOverlaps(const std::vector<Operation>& operations) {
   }
 }
 
-// One thread may call for several GPUs in a group; NCCL takes the context of each. A stream is of its communicator's GPU.
+// One thread may call for several GPUs in a group; NCCL takes the context of each. A stream is of its communicator's
+// GPU.
 void CheckStream(const Pending& pending) {
   CUdevice device = 0;
   Demand(cuCtxGetDevice(&device) == CUDA_SUCCESS && device == pending.communicator->device(),
