@@ -7,6 +7,10 @@ import dataclasses
 import pytest
 from recording_job import RecordingRuntime, fabric_job, run_job
 
+from xla_shmem.options import resolve
+from xla_shmem.runtime.gpu_job import GpuJob
+from xla_shmem.runtime.store import LocalStore
+
 
 def test_processes_with_several_gpus_share_the_drivers_memory() -> None:
     runtimes = [RecordingRuntime("0000:00:00.0", "0000:01:00.0"), RecordingRuntime("0000:02:00.0")]
@@ -95,6 +99,12 @@ def test_memory_that_one_process_does_not_get_leaves_all_on_nccl_before_any_maps
     assert "no memory on device 1" in reason
     assert not any(runtime.joined or runtime.started or runtime.admitted for runtime in runtimes)
     assert all(runtime.dropped for runtime in runtimes)
+
+
+def test_memory_is_given_back_before_xla_takes_what_is_left() -> None:
+    runtime = RecordingRuntime("0000:00:00.0", "0000:01:00.0", heap_error="no memory on device 1")
+    GpuJob(resolve({}, {}), LocalStore(), 0, 1, runtime).start([0, 1], cuda=13)
+    assert runtime.dropped == 1
 
 
 def test_a_process_that_cannot_map_the_others_is_named_in_all_and_all_give_their_memory_back() -> None:
