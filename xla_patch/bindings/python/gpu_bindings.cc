@@ -176,6 +176,7 @@ std::string MakeHeap(int world, const std::vector<std::pair<int, int>>& own, int
 void JoinHeap(int world, int process, const std::vector<std::tuple<int, std::vector<int>, std::string>>& others,
               double patience_s) {
   std::vector<HeapPeer> peers;
+  peers.reserve(others.size());
   for (const auto& [number, pes, note] : others) peers.push_back({number, pes, note});
   const auto patience = std::chrono::milliseconds(static_cast<int64_t>(patience_s * 1000));
   RuntimeErrorUnlessOk(CallWithoutGil([&] { return GpuProcess::Get().JoinHeap(world, process, peers, patience); }));

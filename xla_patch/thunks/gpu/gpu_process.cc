@@ -107,6 +107,7 @@ Status GpuProcess::ImportFiles(World* world, int process, const std::vector<Heap
     own.push_back(*file);
   }
   std::vector<gpu::FileExchange::Peer> peers;
+  peers.reserve(others.size());
   for (const HeapPeer& other : others) peers.push_back({other.process, other.note, static_cast<int>(other.pes.size())});
   Result<std::map<int, std::vector<gpu::OwnedFile>>> files = world->files->Exchange(process, own, peers, patience);
   if (!files.ok()) return files.status();
