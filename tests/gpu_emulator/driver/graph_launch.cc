@@ -14,6 +14,7 @@
 
 #include "driver/conditionals.h"
 #include "driver/counts.h"
+#include "driver/memory.h"
 #include "driver/objects.h"
 #include "driver/scheduler.h"
 
