@@ -216,9 +216,11 @@ class GpuFacts(TypedDict):
     """Result of :func:`gpu_open`."""
 
     nvshmem_path: str
-    """The candidate that opened."""
+    """The candidate that opened, "" if none did."""
     nvshmem_version: str
     """Such as ``"3.8.0"``."""
+    nvshmem_error: str
+    """Why no candidate opened, "" if one did or there are none. The message says what to install."""
     driver_version: int
     """CUDA release that the driver supports: 1000 * major + 10 * minor."""
     compute_capability: tuple[int, int]
@@ -729,25 +731,26 @@ def gpu_open(
     puts: str = "driver",
     permute: str = "auto",
 ) -> GpuFacts:
-    """Opens the CUDA driver, a device and NVSHMEM. Does not join an NVSHMEM world.
+    """Opens the CUDA driver, a device and NVSHMEM. Does not join an NVSHMEM world. May be called for several devices.
 
     Args:
-      nvshmem_candidates: paths or sonames of NVSHMEM's host library, in the order to try.
+      nvshmem_candidates: paths or sonames of NVSHMEM's host library, in the order to try; none: it is not opened.
       device: CUDA ordinal.
       cuda_library: the driver's library.
       puts, permute: as of :func:`gpu_start`.
 
     Raises:
-      RuntimeError: one of the three is missing or too old, or the driver cannot do what ``puts`` or ``permute`` ask
-        for. The message says what to install or to set.
+      RuntimeError: the driver or the device is missing or too old, or cannot do what ``puts`` or ``permute`` ask for.
+        The message says what to install or to set.
       ValueError: ``puts`` or ``permute`` is unknown.
     """
 
-def gpu_load_kernels(kernels: bytes) -> None:
-    """Loads the device code into the opened device.
+def gpu_load_kernels(kernels: bytes, device: int | None = None) -> None:
+    """Loads the device code into an opened device.
 
     Args:
       kernels: :func:`kernel_source` compiled for this GPU, as cubin or PTX.
+      device: CUDA ordinal; None: the device that was opened first.
 
     Raises:
       RuntimeError: :func:`gpu_open` has not succeeded, or the driver refuses the code.
@@ -759,6 +762,43 @@ def gpu_unique_id() -> bytes:
     Raises:
       RuntimeError: :func:`gpu_open` has not succeeded, or NVSHMEM cannot listen on a network interface.
     """
+
+def gpu_make_heap(world: int, own: Sequence[tuple[int, int]], n_pes: int, bytes: int, sharing: str) -> str:
+    """Makes the memory of this process's PEs in a driver heap (xla_patch/nvshmem/gpu/driver_heap.h).
+
+    Args:
+      world: number of the world, for :func:`gpu_join_heap` and :func:`gpu_start`.
+      own: PE of the world and CUDA ordinal of each of this process's devices there.
+      n_pes: PEs of the world.
+      bytes: of each PE.
+      sharing: how other processes map the memory: ``"none"``, ``"files"`` (one host) or ``"fabric"`` (one NVLink
+        fabric).
+
+    Returns:
+      What the other processes of the world need to know, without spaces.
+
+    Raises:
+      RuntimeError: :func:`gpu_open` has not succeeded, or the driver has no such memory.
+      ValueError: ``sharing`` is unknown.
+    """
+
+def gpu_join_heap(
+    world: int, process: int, others: Sequence[tuple[int, Sequence[int], str]], patience_s: float
+) -> None:
+    """Maps the memory of all PEs of a world. All its processes call this, after :func:`gpu_make_heap` in all of them.
+
+    Args:
+      world: its number.
+      process: number of this process.
+      others: process, PEs of the world, and result of :func:`gpu_make_heap` of each other process.
+      patience_s: seconds to wait for the others.
+
+    Raises:
+      RuntimeError: a process has not answered, or the driver does not map its memory.
+    """
+
+def gpu_drop_heaps() -> None:
+    """Gives the driver heaps of this process back, if its job does not start."""
 
 def gpu_start(
     pe: int,
@@ -773,15 +813,18 @@ def gpu_start(
     multimem: bool = False,
     pcie: bool = False,
     timed: bool = False,
+    device: int | None = None,
+    heap: int | None = None,
 ) -> int:
-    """Joins the NVSHMEM world and allocates the symmetric arena, filled with zeros.
+    """Starts a device: allocates its symmetric arena, filled with zeros, in a driver heap or in NVSHMEM's.
 
-    Collective over the world, after :func:`gpu_load_kernels`. May be called once in a process. NVSHMEM's variables must
-    be the same in all processes before one of them makes the unique id (``xla_shmem.runtime.nvshmem_settings``).
+    After :func:`gpu_load_kernels`. May be called once for a device. Without ``heap`` it joins the NVSHMEM world, which
+    is collective. NVSHMEM's variables must then be the same in all processes before one of them makes the unique id
+    (``xla_shmem.runtime.nvshmem_settings``).
 
     Args:
-      pe, n_pes: this process, and the number of processes of the world.
-      unique_id: result of :func:`gpu_unique_id`, equal on all PEs.
+      pe, n_pes: the device's PE, and the number of PEs of the world.
+      unique_id: result of :func:`gpu_unique_id`, equal on all PEs. Unused with ``heap``.
       arena_bytes: bytes of symmetric memory, equal on all PEs.
       puts: ``"nvshmem"`` or ``"driver"``.
       deadline_s: seconds after which an unfinished transfer fails the job, counted from when the GPU starts it.
@@ -791,9 +834,11 @@ def gpu_start(
       multimem: whether to look for multicast memory, for :func:`gpu_use_multimem`. Equal on all PEs.
       pcie: whether two PEs reach each other over PCIe alone, so that fewer messages go in packets. Equal on all PEs.
       timed: whether to measure on the device when collectives begin and end, for :func:`gpu_observe`.
+      device: CUDA ordinal; None: the device that was opened first.
+      heap: number of the world whose driver heap :func:`gpu_join_heap` has mapped; None: NVSHMEM's heap.
 
     Returns:
-      The bytes between the start of NVSHMEM's heap and the arena, which must be equal on all PEs.
+      The bytes between the start of the heap and the arena, which must be equal on all PEs.
 
     Raises:
       RuntimeError: NVSHMEM does not start, a PE is out of reach, or there is not enough memory.
@@ -801,15 +846,23 @@ def gpu_start(
     """
 
 def gpu_observe(
-    process: int, processes: Sequence[int], *, record_directory: str, statistics: bool, trace_file: str
+    process: int,
+    processes: Sequence[int],
+    pes: Sequence[int],
+    *,
+    record_directory: str,
+    statistics: bool,
+    trace_file: str,
 ) -> list[str]:
-    """Turns on records, statistics and traces of the collectives on this process's GPU, like :func:`observe`.
+    """Turns on records, statistics and traces of the collectives on this process's GPUs, like :func:`observe`.
 
-    Must be called after :func:`gpu_start`, whose ``timed`` statistics and traces need, and before the first collective.
+    Must be called after :func:`gpu_start` of all devices, whose ``timed`` statistics and traces need, and before the
+    first collective.
 
     Args:
-      process: number of this process, which is the job's PE of its GPU.
+      process: number of this process.
       processes: processes of the job on this host.
+      pes: the job's PEs of this process's GPUs.
       record_directory, statistics, trace_file: as of :func:`observe`.
 
     Returns:
@@ -817,19 +870,19 @@ def gpu_observe(
     """
 
 def gpu_report() -> None:
-    """Prints the statistics of the GPU, once, and writes the trace so far. Waits at most a second for what runs."""
+    """Prints the statistics of the GPUs, once, and writes the trace so far. Waits at most a second for what runs."""
 
 def gpu_in_graphs() -> tuple[int, int]:
-    """Returns how many calls CUDA graphs have captured on this process's GPU, and how many collectives they have run.
+    """Returns how many calls CUDA graphs have captured on this process's GPUs, and how many collectives they have run.
 
     Groups of one member do not count.
     """
 
-def gpu_admit(world: list[int], topology_fingerprint: int) -> None:
+def gpu_admit(worlds: Mapping[int, Sequence[int]], topology_fingerprint: int) -> None:
     """Permits executables that were compiled for a topology to run.
 
     Args:
-      world: for each PE of the NVSHMEM world, its PE in the job.
+      worlds: by CUDA ordinal of this process's devices, for each PE of the device's world, its PE in the job.
       topology_fingerprint: :attr:`Topology.fingerprint` of that topology.
     """
 
@@ -842,7 +895,7 @@ def set_gpu_admit_hook(hook: Callable[[], object]) -> None:
     """
 
 def gpu_has_multicast() -> bool:
-    """Returns whether :func:`gpu_start` was asked for multicast memory and has found it on this process's GPU."""
+    """Returns whether :func:`gpu_start` was asked for multicast memory and has found it on this process's GPUs."""
 
 def gpu_use_multimem() -> None:
     """Has the NVLink switch do reductions of all PEs, of the types that it has.
@@ -885,12 +938,17 @@ def nvshmem_heap_bytes(settings: dict[str, str], own_steps: bool) -> int:
       own_steps: the user has chosen the steps in which the heap grows, so they are not counted.
     """
 
-def nvshmem_check_world(members: list[tuple[int, str, str, int, int]], heap_bytes: int) -> str:
+def nvshmem_check_world(members: list[tuple[int, str, str, int, int]], heap_bytes: int, heap: str = "nvshmem") -> str:
     """Returns "" or why no process of a world can start.
 
     Args:
-      members: process, host, PCI address of its GPU, IMEX channels that it sees, and bytes of free memory.
-      heap_bytes: of :func:`nvshmem_heap_bytes`.
+      members: for each PE its process, host, PCI address of its GPU, IMEX channels that the process sees, and bytes of
+        free memory of the GPU.
+      heap_bytes: what the heap takes on each PE.
+      heap: what makes the memory, ``"nvshmem"`` or ``"driver"``.
+
+    Raises:
+      ValueError: ``heap`` is unknown.
     """
 
 def imex_channels() -> int:

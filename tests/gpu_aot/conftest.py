@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 from compiler_runs import FLAG, Compiler, Run
 from listed_programs import LISTED
-from programs import PROGRAMS
+from programs import DEVICES, PROGRAMS
 
 #: Flags by which XLA puts everything it can into command buffers.
 CAPTURE = [
@@ -53,6 +53,12 @@ def stock(compiler: Compiler, request: pytest.FixtureRequest) -> Run:
 def listed(compiler: Compiler, request: pytest.FixtureRequest) -> Run:
     """The programs of ops that have to be listed, with all ops listed."""
     return compiler.run("listed", _needed(request, LISTED), [FLAG], XLA_SHMEM_OPS="all")
+
+
+@pytest.fixture(scope="session")
+def one_process(compiler: Compiler, request: pytest.FixtureRequest) -> Run:
+    """Programs with the flag, for a job of one process with all eight GPUs."""
+    return compiler.run("one_process", _needed(request, PROGRAMS), [FLAG], GPUS_OF_A_PROCESS=str(DEVICES))
 
 
 @pytest.fixture(scope="session")

@@ -42,6 +42,15 @@ def test_a_transfer_runs_beside_the_matmul(lowered: Run, program: str) -> None:
     assert len(module.calls(f"xla_shmem.{PAIRS[program]}_done")) == 1
 
 
+@pytest.mark.parametrize("program", ["permute_overlap", "psum_groups", "partitioned"])
+def test_eight_gpus_of_one_process_are_a_single_partition(one_process: Run, lowered: Run, program: str) -> None:
+    assert {record["rule"] for record in one_process.records[program]} == {"single-partition"}
+    assert {record["lowered"] for record in one_process.records[program]} == {"NVSHMEM"}
+    targets = (f"xla_shmem.{PAIRS[program]}_start", f"xla_shmem.{PAIRS[program]}_done")
+    for target in targets:
+        assert len(one_process.dump[program].calls(target)) == len(lowered.dump[program].calls(target)) == 1
+
+
 @pytest.mark.parametrize("program", WHOLE)
 def test_a_transfer_with_nothing_beside_it_is_one_call(lowered: Run, program: str) -> None:
     module = lowered.dump[program]

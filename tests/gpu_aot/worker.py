@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,12 @@ def main(path: str, names: list[str]) -> None:
     def observe(module: bytes, found: list[Any]) -> None:
         records[_core.module_header(module)["name"].removeprefix("jit_")] = found
 
-    devices = described_gpus(ACROSS if DIVIDED.keys() & set(names) else DEVICES, "h100", observe)
+    devices = described_gpus(
+        ACROSS if DIVIDED.keys() & set(names) else DEVICES,
+        "h100",
+        observe,
+        int(os.environ.get("GPUS_OF_A_PROCESS", "1")),
+    )
     for name in names:
         stock = name.startswith("stock:")
         function, arguments = (PROGRAMS | LISTED | DIVIDED | FUSED)[name.removeprefix("stock:")](devices)

@@ -17,9 +17,10 @@ from typing import Any, NoReturn
 
 from xla_shmem import _core
 from xla_shmem.gpu import libraries
-from xla_shmem.gpu.process_facts import GpuFacts, ProcessFacts
+from xla_shmem.gpu.process_facts import GpuFacts, OpenGpu, ProcessFacts
 from xla_shmem.options import Options, resolve
-from xla_shmem.runtime.gpu_job import GpuJob, OpenGpu, Runtime
+from xla_shmem.runtime.gpu_job import GpuJob
+from xla_shmem.runtime.gpu_runtime import Runtime
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "gpu_emulated" / "processes"))
 from file_store import FileStore
@@ -33,7 +34,7 @@ class BootstrapOnly(Runtime):
     def facts(self, ordinals: Sequence[int] | None) -> ProcessFacts:  # type: ignore[override]
         return ProcessFacts("one host", (GpuFacts(f"0000:0{PROCESS}:00.0", switch_links=18),))
 
-    def open(self, options: Options, ordinal: int, cuda: int) -> OpenGpu:
+    def open(self, options: Options, ordinal: int, cuda: int, with_nvshmem: bool = True) -> OpenGpu:
         found = _core.gpu_open(libraries.nvshmem(13, None).paths, 0, cuda_library=sys.argv[4])
         return OpenGpu(80 << 30, 132, found["can_copy_permutes"])
 

@@ -1,4 +1,4 @@
-"""Jobs of JAX processes with one emulated GPU each, started as users start them: with `xla-shmem launch`."""
+"""Jobs of JAX processes with emulated GPUs, started as users start them: with `xla-shmem launch`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def run_emulated(
     arguments: Sequence[str] = (),
     *,
     ranks: int,
+    devices: int = 1,
     results: Path,
     flags: Sequence[str] = (),
     flag: bool = True,
@@ -26,7 +27,7 @@ def run_emulated(
     cold: bool = False,
     **environ: str,
 ) -> JobRun:
-    """Runs `worker` (a file beside this one) on `ranks` processes.
+    """Runs `worker` (a file beside this one) on `ranks` processes with `devices` emulated GPUs each.
 
     Args:
       flags: XLA_FLAGS besides those that the emulator needs.
@@ -35,12 +36,13 @@ def run_emulated(
       cold: as of `run_job`.
       environ: more variables.
     """
-    variables = emulator.variables(ranks, flags)
+    variables = emulator.variables(ranks * devices, flags)
     variables["PYTHONPATH"] = os.pathsep.join([variables["PYTHONPATH"], str(HERE.parent / "e2e")])
     return run_job(
         str(HERE / worker),
         arguments,
         ranks=ranks,
+        devices=devices,
         results=results,
         flag=flag,
         timeout=timeout,

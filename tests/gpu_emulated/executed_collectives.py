@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ class Executions:
 
     def __init__(self) -> None:
         self.count = 0
+        self._lock = threading.Lock()  # the threads of several devices
         self._kept: list[Any] = []
         handlers = _core.cuda_handlers
 
@@ -53,7 +55,8 @@ class Executions:
         def call(frame: int) -> Any:
             # XLA_FFI_CallFrame: its size, then extensions. With one, XLA only asks for the handler's traits.
             if not ctypes.c_void_p.from_address(frame + ctypes.sizeof(ctypes.c_size_t)).value:
-                self.count += 1
+                with self._lock:
+                    self.count += 1
             return handler(frame)
 
         counted = kind(call)

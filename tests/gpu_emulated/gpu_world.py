@@ -61,10 +61,11 @@ class Ledger:
         self.expected: Expected = NOTHING
         self.left: set[str] = set()
 
-    def enter(self, text: str) -> Expected:
-        """Enters a run of the module with this text; returns what it announces."""
+    def enter(self, compiled: Any) -> Expected:
+        """Enters a run of a `jax.stages.Compiled`; returns what it announces for this process's devices."""
+        text = compiled.as_text()
         self.left |= left_on_nccl(text)
-        announced = expected_of(text)
+        announced = expected_of(text).times(len(compiled.runtime_executable().local_devices()))
         self.expected += announced
         return announced
 
@@ -89,7 +90,7 @@ class CountedFunction:
         if key in self._expected:
             self._ledger.expected += self._expected[key]
         else:
-            self._expected[key] = self._ledger.enter(self._function.lower(*arguments).compile().as_text())
+            self._expected[key] = self._ledger.enter(self._function.lower(*arguments).compile())
         return self._function(*arguments)
 
     def lower(self, *arguments: Any) -> CountedLowered:
@@ -121,7 +122,7 @@ class CountedExecutable:
         self._ledger = ledger
 
     def __call__(self, *arguments: Any) -> Any:
-        self._ledger.enter(self._compiled.as_text())
+        self._ledger.enter(self._compiled)
         return self._compiled(*arguments)
 
     def __getattr__(self, name: str) -> Any:

@@ -23,6 +23,7 @@ def _fail(
     way: str,
     results: Path,
     ranks: int = 2,
+    devices: int = 1,
     flags: Sequence[str] = NO_GRAPH_FLAGS,
     deadline: float = DEADLINE_S,
     **environ: str,
@@ -32,6 +33,7 @@ def _fail(
         "../e2e/worker_failures.py",
         [way],
         ranks=ranks,
+        devices=devices,
         results=results,
         flags=flags,
         timeout=LIMIT_S,
@@ -71,6 +73,16 @@ def test_both_others_name_the_third_that_does_not_come(emulator: Emulator, tmp_p
     for rank in (0, 1):
         lines = [line for line in job.output.splitlines() if line.startswith(f"[{rank}] xla_shmem:")]
         assert any("PE 2" in line for line in lines), f"rank {rank} does not name PE 2:\n{job.output[-6000:]}"
+
+
+def test_all_gpus_of_a_process_end_when_another_process_is_killed(emulator: Emulator, tmp_path: Path) -> None:
+    job = _fail(emulator, "killed_in_a_collective", tmp_path, devices=2, deadline=60)
+    message = job.line_with("has not finished")
+    assert "all-reduce" in message
+    assert "process 1" in message
+    result = job.result(0)
+    assert result["error"]
+    assert float(str(result["seconds"])) < 50, "the deadline ended the job, not the watchdog"
 
 
 def test_a_graph_that_waits_ends_with_the_names_of_its_operations(emulator: Emulator, tmp_path: Path) -> None:

@@ -27,27 +27,65 @@ def _results(job: JobRun, ranks: int, meshes: int) -> Iterator[dict[str, object]
 
 
 @pytest.mark.parametrize(
-    ("ranks", "flags"),
+    ("ranks", "devices", "flags"),
     [
-        pytest.param(2, GRAPH_FLAGS, id="2-graphs"),
-        pytest.param(4, NO_GRAPH_FLAGS, id="4", marks=pytest.mark.slow),
-        pytest.param(4, GRAPH_FLAGS, id="4-graphs", marks=pytest.mark.slow),
+        pytest.param(2, 1, GRAPH_FLAGS, id="2x1-graphs"),
+        pytest.param(1, 2, NO_GRAPH_FLAGS, id="1x2"),
+        *(
+            pytest.param(ranks, devices, flags, id=f"{ranks}x{devices}{graphs}", marks=pytest.mark.slow)
+            for flags, graphs in ((NO_GRAPH_FLAGS, ""), (GRAPH_FLAGS, "-graphs"))
+            for ranks, devices in ((4, 1), (1, 4), (1, 8), (2, 2), (2, 4))
+        ),
     ],
 )
-def test_stock_collectives_run_on_nccl(emulator: Emulator, tmp_path: Path, ranks: int, flags: tuple[str, ...]) -> None:
+def test_stock_collectives_run_on_nccl(
+    emulator: Emulator, tmp_path: Path, ranks: int, devices: int, flags: tuple[str, ...]
+) -> None:
     job = run_emulated(
         emulator,
         "worker_nccl.py",
-        [str(ranks // 2)],
+        [str(ranks * devices // 2)],
         ranks=ranks,
+        devices=devices,
         results=tmp_path,
         flags=flags,
         flag=False,
         timeout=280,
     )
-    for report in _results(job, ranks, meshes=3 if ranks == 4 else 2):
+    for report in _results(job, ranks, meshes=2 if ranks * devices == 2 else 3):
         assert len(report["left"]) == 1  # type: ignore[arg-type]
         assert report["ours"] == 0
+
+
+@pytest.mark.parametrize(
+    ("ranks", "devices"),
+    [(1, 2), *(pytest.param(*shape, marks=pytest.mark.slow) for shape in ((1, 4), (1, 8), (2, 2)))],
+)
+def test_stock_jax_computes_on_each_gpu_of_a_process_and_copies_between_them(
+    emulator: Emulator, tmp_path: Path, ranks: int, devices: int
+) -> None:
+    job = run_emulated(emulator, "worker_devices.py", ranks=ranks, devices=devices, results=tmp_path, flag=False)
+    for rank in range(ranks):
+        assert job.result(rank) == {"devices": devices, "all": ranks * devices, "wrong": []}
+
+
+# The host's calls wait at other places with each seed (blocking.h of the emulator), and work is held back for longer.
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 7))
+def test_stock_jax_does_not_hang_where_calls_of_the_host_wait(emulator: Emulator, tmp_path: Path, seed: int) -> None:
+    job = run_emulated(
+        emulator,
+        "worker_nccl.py",
+        ["2"],
+        ranks=1,
+        devices=4,
+        results=tmp_path,
+        flag=False,
+        timeout=280,
+        GPU_EMULATOR_SEED=str(seed),
+        GPU_EMULATOR_DELAY="3000",
+    )
+    assert len(list(_results(job, 1, meshes=3))) == PROGRAMS * TYPES * 3
 
 
 @pytest.mark.slow

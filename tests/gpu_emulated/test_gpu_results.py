@@ -13,7 +13,7 @@ from _pytest.mark import ParameterSet
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
 from all_cases import CASES
-from case_world import OPS
+from case_world import OPS, Case
 from cases_gpu import GPU_CASES
 from cases_not_on_gpus import LEFT_ON_NCCL, LEFT_ON_NCCL_BY_FOUR, NO_COLLECTIVE_RUNS, NOT_RUN
 from emulated_jobs import run_emulated
@@ -71,11 +71,12 @@ class Setting:
     """A job.
 
     Attributes:
-      ranks: processes, with one GPU each.
-      names: the only cases it runs; all of its number of ranks if empty.
+      ranks: processes.
+      names: the only cases it runs; all of its shape if empty.
       flags: XLA_FLAGS.
       environ: more variables.
       quick: whether `make test` runs its fast cases.
+      devices: GPUs of each process.
     """
 
     ranks: int
@@ -83,6 +84,18 @@ class Setting:
     flags: tuple[str, ...] = NO_GRAPH_FLAGS
     environ: dict[str, str] = field(default_factory=dict)
     quick: bool = False
+    devices: int = 1
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the job."""
+        return self.ranks * self.devices
+
+    def runs(self, name: str, case: Case) -> bool:
+        """Whether the case knows this shape. With several GPUs a process it is one for any number of processes."""
+        shapes = case.fast + case.slow
+        any_processes = name in GPU_CASES or any(shape in shapes for shape in ("1x4", "2x4"))
+        return f"{self.gpus}x1" in shapes and (self.devices == 1 or any_processes)
 
     @property
     def counts_all(self) -> bool:
@@ -96,6 +109,20 @@ SETTINGS = {
     "2-graphs-copies": Setting(
         2, CONTROL_FLOW, GRAPH_FLAGS, {"XLA_SHMEM_STATS": "1", "XLA_SHMEM_GPU_PERMUTE": "copies"}, quick=True
     ),
+    "1x2": Setting(1, devices=2, quick=True),
+    "1x2-graphs": Setting(1, CONTROL_FLOW, GRAPH_FLAGS, {"XLA_SHMEM_STATS": "1"}, quick=True, devices=2),
+    "1x2-graphs-copies": Setting(
+        1, CONTROL_FLOW, GRAPH_FLAGS, {"XLA_SHMEM_STATS": "1", "XLA_SHMEM_GPU_PERMUTE": "copies"}, devices=2
+    ),
+    "1x4": Setting(1, devices=4),
+    "1x4-seed-1": Setting(1, TIMING, environ={"GPU_EMULATOR_SEED": "1"}, devices=4),
+    "1x8": Setting(1, devices=8),
+    "2x2": Setting(2, devices=2, quick=True),
+    "2x2-seed-2": Setting(2, TIMING, environ={"GPU_EMULATOR_SEED": "2"}, devices=2),
+    "2x4": Setting(
+        2, (*TIMING, "every_op_over_each_axis_of_a_mesh", "every_op_over_groups_chosen_by_index"), devices=4
+    ),
+    "2-driver": Setting(2, TIMING, environ={"XLA_SHMEM_GPU_HEAP": "driver"}),
     "2-default": Setting(2, CONTROL_FLOW, (), {"XLA_SHMEM_STATS": "1"}),
     "4": Setting(4),
     "4-copies": Setting(4, TIMING, environ={"XLA_SHMEM_GPU_PERMUTE": "copies"}),
@@ -110,9 +137,9 @@ SETTINGS = {
 def _parameters() -> list[ParameterSet]:
     found = []
     for key, setting in SETTINGS.items():
-        shape = f"{setting.ranks}x1"
+        shape = f"{setting.gpus}x1"
         for name, case in (CASES | GPU_CASES).items():
-            if name in NOT_RUN or shape not in case.fast + case.slow:
+            if name in NOT_RUN or not setting.runs(name, case):
                 continue
             if setting.names and name not in setting.names:
                 continue
@@ -121,16 +148,18 @@ def _parameters() -> list[ParameterSet]:
     return found
 
 
-def _left_on_nccl(name: str, ranks: int) -> list[str]:
-    return LEFT_ON_NCCL.get(name, LEFT_ON_NCCL_BY_FOUR.get(name, []) if ranks == 4 else [])
+def _left_on_nccl(name: str, gpus: int) -> list[str]:
+    return LEFT_ON_NCCL.get(name, LEFT_ON_NCCL_BY_FOUR.get(name, []) if gpus >= 4 else [])
 
 
-def _cannot_run(emulator: Emulator, name: str, ranks: int) -> bool:
-    """NCCL refuses two ranks on one GPU."""
-    return isinstance(emulator, Hardware) and ranks > emulator.count and bool(_left_on_nccl(name, ranks))
+def _cannot_run(emulator: Emulator, name: str, setting: Setting) -> bool:
+    """NCCL refuses two ranks on one GPU, and a process has no more GPUs than the machine."""
+    if not isinstance(emulator, Hardware) or setting.gpus <= emulator.count:
+        return False
+    return setting.devices > 1 or bool(_left_on_nccl(name, setting.gpus))
 
 
-def _run_stock(names: list[str], ranks: int, results: Path, records: Path) -> JobRun:
+def _run_stock(names: list[str], setting: Setting, results: Path, records: Path) -> JobRun:
     """Records what the cases compare with, by a job of stock JAX on CPUs."""
     records.mkdir(parents=True)
     cases = results / "cases.txt"
@@ -139,7 +168,8 @@ def _run_stock(names: list[str], ranks: int, results: Path, records: Path) -> Jo
     return run_job(
         str(HERE / "worker_stock_cases.py"),
         [str(cases), str(records)],
-        ranks=ranks,
+        ranks=setting.ranks,
+        devices=setting.devices,
         results=results,
         flag=False,
         timeout=400,
@@ -161,12 +191,12 @@ def reports(
         if key not in jobs:
             setting = SETTINGS[key]
             selected = selected_cases(request, key=key)
-            names = [name for name in selected if not _cannot_run(emulator, name, setting.ranks)]
+            names = [name for name in selected if not _cannot_run(emulator, name, setting)]
             results = tmp_path_factory.mktemp(key)
             (results / "cases.txt").write_text("\n".join(names))
             records = results / "records"
             compared = [name for name in names if name in COMPARED_WITH_STOCK]
-            stock[key] = _run_stock(compared, setting.ranks, results / "stock", records)
+            stock[key] = _run_stock(compared, setting, results / "stock", records)
             environ = {
                 "JAX_ENABLE_X64": "1",
                 "XLA_SHMEM_THRESHOLD": "2MiB",
@@ -178,6 +208,7 @@ def reports(
                 "worker_gpu_cases.py",
                 [str(results / "cases.txt"), str(records)],
                 ranks=setting.ranks,
+                devices=setting.devices,
                 results=results,
                 flags=setting.flags,
                 timeout=800,
@@ -199,15 +230,15 @@ def reports(
 @pytest.mark.parametrize(("key", "name"), _parameters())
 def test_result(key: str, name: str, emulator: Emulator, reports: Callable[[str, str], tuple[JobRun, Reports]]) -> None:
     setting = SETTINGS[key]
-    if _cannot_run(emulator, name, setting.ranks):
+    if _cannot_run(emulator, name, setting):
         pytest.skip("NCCL refuses two ranks on one GPU")
     job, of_rank = reports(key, name)
     for rank in range(setting.ranks):
         assert of_rank.get(rank), f"rank {rank} did not get to this case:\n{job.output[-6000:]}"
         result = of_rank[rank]
         assert not result["error"], f"rank {rank}: {result['error']}"
-        if setting.ranks > 1:
-            assert result["left"] == _left_on_nccl(name, setting.ranks), f"rank {rank} left on NCCL: {result['left']}"
+        if setting.gpus > 1:
+            assert result["left"] == _left_on_nccl(name, setting.gpus), f"rank {rank} left on NCCL: {result['left']}"
         assert result["digests"] == of_rank[0]["digests"], f"ranks 0 and {rank} have other bits"
         ran, announced = result["ran"], result["expected"]
         assert (ran > 0) == (name not in NO_COLLECTIVE_RUNS), f"rank {rank}: {ran} collectives ran on NVSHMEM"

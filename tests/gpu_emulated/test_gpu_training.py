@@ -28,12 +28,24 @@ TOLERANCE = 2e-6
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_ten_steps_have_the_losses_of_one_gpu_and_of_the_cpu(emulator: Emulator, tmp_path: Path, ranks: int) -> None:
+@pytest.mark.parametrize(
+    ("ranks", "devices"),
+    [
+        (2, 1),
+        (1, 2),
+        pytest.param(4, 1, marks=pytest.mark.slow),
+        pytest.param(1, 4, marks=pytest.mark.slow),
+        pytest.param(2, 2, marks=pytest.mark.slow),
+    ],
+)
+def test_ten_steps_have_the_losses_of_one_gpu_and_of_the_cpu(
+    emulator: Emulator, tmp_path: Path, ranks: int, devices: int
+) -> None:
     job = run_emulated(
         emulator,
         "worker_gpu_training.py",
         ranks=ranks,
+        devices=devices,
         results=tmp_path,
         flags=NO_GRAPH_FLAGS,  # so that the collectives of every step are counted
         timeout=350,
@@ -49,7 +61,7 @@ def test_ten_steps_have_the_losses_of_one_gpu_and_of_the_cpu(emulator: Emulator,
         assert result["together"] == first["together"], "the ranks disagree"
         assert len(result["together"]) == STEPS
         assert result["calls"] > 0, "the step has no collective on NVSHMEM"
-        assert result["ran"] == STEPS * result["calls"]
+        assert result["ran"] == STEPS * result["calls"] * devices
 
 
 def _run(emulator: Emulator, *arguments: str, flags: tuple[str, ...] = ()) -> str:

@@ -28,7 +28,7 @@ _STARTS = {
 
 
 def _reports(
-    emulator: Emulator, results: Path, calls: Sequence[Call], ranks: int, **environ: str
+    emulator: Emulator, results: Path, calls: Sequence[Call], ranks: int, devices: int = 1, **environ: str
 ) -> list[dict[str, Any]]:
     (results / "calls.json").write_text(json.dumps(calls))
     job = run_emulated(
@@ -36,6 +36,7 @@ def _reports(
         "worker_handlers.py",
         [str(results / "calls.json")],
         ranks=ranks,
+        devices=devices,
         results=results,
         flags=NO_GRAPH_FLAGS,
         **environ,
@@ -71,14 +72,18 @@ def test_wrong_calls_are_refused_with_their_reason(emulator: Emulator, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("puts", "permute"),
+    ("puts", "permute", "processes"),
     [
-        pytest.param("driver", "copies", marks=pytest.mark.slow),
-        pytest.param("nvshmem", "copies", marks=pytest.mark.slow),
-        ("auto", "auto"),
+        pytest.param("driver", "copies", 4, marks=pytest.mark.slow),
+        pytest.param("nvshmem", "copies", 4, marks=pytest.mark.slow),
+        ("auto", "auto", 4),
+        ("auto", "auto", 1),
+        pytest.param("auto", "copies", 2, marks=pytest.mark.slow),
     ],
 )
-def test_each_nvlink_domain_is_a_world_of_nvshmem(emulator: Emulator, tmp_path: Path, puts: str, permute: str) -> None:
+def test_each_nvlink_domain_is_a_world(
+    emulator: Emulator, tmp_path: Path, puts: str, permute: str, processes: int
+) -> None:
     # GPUs 0 and 2 reach each other, and 1 and 3. The pass does not write these calls.
     across = [
         _PERMUTE | {"lists": {"pairs": [0, 1, 1, 0, 2, 3, 3, 2]}},
@@ -88,7 +93,8 @@ def test_each_nvlink_domain_is_a_world_of_nvshmem(emulator: Emulator, tmp_path: 
         emulator,
         tmp_path,
         across,
-        ranks=4,
+        ranks=processes,
+        devices=4 // processes,
         GPU_EMULATOR_LINK_DOMAINS="2",
         XLA_SHMEM_PROFILE="domain",
         XLA_SHMEM_GPU_PUTS=puts,
@@ -99,7 +105,7 @@ def test_each_nvlink_domain_is_a_world_of_nvshmem(emulator: Emulator, tmp_path: 
         assert any("permute" in target for target in report["collectives"])
         assert any("all_reduce" in target for target in report["collectives"])
         permute, total = report["errors"]
-        assert f"jit_step/an-op: PE {rank ^ 1} is in another NVSHMEM world" in permute
+        assert f"jit_step/an-op: PE {rank * 4 // processes ^ 1} is in another NVSHMEM world" in permute
         assert "is in another NVSHMEM world" in total
 
 
@@ -107,6 +113,13 @@ def test_without_the_runtime_calls_can_be_compiled_but_not_run(emulator: Emulato
     calls = [
         _PERMUTE | {"target": target} for target in (_PERMUTE["target"], *_STARTS.values(), "xla_shmem.permute_done")
     ]
-    (report,) = _reports(emulator, tmp_path, calls, ranks=1, XLA_SHMEM_NVSHMEM_LIBRARY="/nowhere/libnvshmem_host.so.3")
+    (report,) = _reports(
+        emulator,
+        tmp_path,
+        calls,
+        ranks=1,
+        XLA_SHMEM_GPU_HEAP="nvshmem",
+        XLA_SHMEM_NVSHMEM_LIBRARY="/nowhere/libnvshmem_host.so.3",
+    )
     for error in report["errors"]:
         assert "jit_step/an-op cannot run here: the xla-shmem runtime is not running on this process's GPU" in error

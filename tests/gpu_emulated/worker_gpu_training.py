@@ -53,7 +53,7 @@ def main() -> None:
     executions = Executions()
     if int(os.environ["OMPI_COMM_WORLD_SIZE"]) > 1:
         jax.distributed.initialize()
-    gpus = sorted(jax.devices(), key=lambda device: device.process_index)
+    gpus = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
     assert {device.platform for device in gpus} == {"gpu"}
     executions.count = 0
     together, calls = losses(len(gpus), gpus)

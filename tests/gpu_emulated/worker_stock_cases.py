@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -14,7 +15,8 @@ from job_runs import report
 
 def main() -> None:
     names = Path(sys.argv[1]).read_text().split()
-    jax.distributed.initialize()
+    if int(os.environ["OMPI_COMM_WORLD_SIZE"]) > 1:
+        jax.distributed.initialize()
     for name in names:
         error = ""
         try:

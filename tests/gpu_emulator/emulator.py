@@ -2,8 +2,8 @@
 
     python tests/gpu_emulator/emulator.py -n 2 -- python program.py
 
-runs a program as two local ranks with one emulated GPU each (README.md), and `--test` the emulator's own tests. Tests
-import `Emulator`.
+runs a program as two local ranks with one emulated GPU each (README.md), `-d 4` with four each, and `--test` the
+emulator's own tests. Tests import `Emulator`.
 """
 
 from __future__ import annotations
@@ -259,8 +259,9 @@ def _place(source: Path, target: Path) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Runs a program on emulated GPUs; returns its exit code."""
-    parser = argparse.ArgumentParser(description="Runs a program as local ranks with one emulated GPU each.")
+    parser = argparse.ArgumentParser(description="Runs a program as local ranks on emulated GPUs.")
     parser.add_argument("-n", "--num-ranks", type=int, default=1)
+    parser.add_argument("-d", "--devices-per-process", type=int, default=1, help="emulated GPUs of each rank (1)")
     parser.add_argument("--sanitizers", default="", help="build the emulator with them: address,undefined")
     parser.add_argument("--stock", action="store_true", help="leave the flag that turns xla-shmem on away")
     parser.add_argument("--graphs", action="store_true", help="put all that can be captured into CUDA graphs")
@@ -275,8 +276,10 @@ def main(arguments: Sequence[str]) -> int:
     kept = {name: value for name, value in os.environ.items() if name.startswith(("GPU_EMULATOR_", "XLA_SHMEM_"))}
     if given := os.environ.get("XLA_FLAGS"):
         flags.append(given)
-    environ = Emulator.build(chosen.sanitizers).environment(chosen.num_ranks, flags) | kept
-    launch = [sys.executable, "-c", _XLA_SHMEM, "launch", "-n", str(chosen.num_ranks), "--", *chosen.command]
+    devices = chosen.num_ranks * chosen.devices_per_process
+    environ = Emulator.build(chosen.sanitizers).environment(devices, flags) | kept
+    shape = ["-n", str(chosen.num_ranks), "--devices-per-process", str(chosen.devices_per_process)]
+    launch = [sys.executable, "-c", _XLA_SHMEM, "launch", *shape, "--", *chosen.command]
     return subprocess.run(launch, env=environ, check=False).returncode
 
 

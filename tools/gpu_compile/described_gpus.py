@@ -1,4 +1,4 @@
-"""Described GPUs: XLA compiles for them, and the pass sees a job with one process per GPU."""
+"""Described GPUs: XLA compiles for them, and the pass sees their job."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ def target_description(target: str) -> str:
     return (_TARGETS / f"{target}.txtpb").read_text()
 
 
-def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]], None]) -> list[Any]:
-    """Devices of one process each; the pass is set up for them if the flag is set.
+def described_gpus(
+    count: int, target: str, observe: Callable[[bytes, list[Any]], None], devices_per_process: int = 1
+) -> list[Any]:
+    """Devices of a described job; the pass is set up for them if the flag is set.
 
     They are one NVLink domain, unless `XLA_SHMEM_NVLINK_DOMAIN` is a number. A domain is a slice for XLA, if all are
     equal.
@@ -41,6 +43,7 @@ def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]]
       count: number of GPUs.
       target: name of a description in `targets/`: `a100`, `h100` or `gb200`.
       observe: called with every module that has collectives, and their records.
+      devices_per_process: GPUs of each process.
 
     Raises:
       FileNotFoundError: the description does not exist.
@@ -52,11 +55,14 @@ def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]]
     described = topologies.get_topology_desc(
         platform="cuda",
         topology_name="",
-        topology=f"{slices}x{count // slices}x1",  # slices x processes x devices of a process
+        # slices x processes x devices of a process
+        topology=f"{slices}x{count // slices // devices_per_process}x{devices_per_process}",
         target_config=target_description(target),
     )
     if plugin.active():  # JAX initialises the plugin when it is first asked for devices
-        places = regular_topology.regular_places(count, devices_per_host=count, nvlink_domain=domain)
+        places = regular_topology.regular_places(
+            count, devices_per_process, devices_per_host=count, nvlink_domain=domain
+        )
         _core.gpu_pass().set_hooks(lambda: "the topology is set below", observe)
         transport = _core.gpu_transport({place.device_id: place.nvlink_domain for place in places})
         _core.gpu_pass().set_options(

@@ -144,6 +144,7 @@ Result<EnvironmentOptions> ReadEnvironment(const Variables& variables) {
   options.nvlink_domain = values.Number("nvlink_domain");
   options.heap_bytes = values.Number("heap_size");
   options.deadline = TimeLimit(values.Seconds("deadline"));
+  options.driver_heap = values.Text("gpu_heap") == "driver";
   options.nvshmem_puts = values.Text("gpu_puts") == "nvshmem";
   options.gpu_permute = GpuPermuteNamed(values.Text("gpu_permute")).value_or(GpuPermute::kAuto);
   options.multimem = values.Text("gpu_reduce") == "multimem";

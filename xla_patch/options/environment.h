@@ -21,6 +21,7 @@ struct EnvironmentOptions {
   std::optional<int64_t> nvlink_domain;
   std::optional<int64_t> heap_bytes;
   std::chrono::nanoseconds deadline{std::chrono::seconds(9'000'000'000)};  // TimeLimit(inf)
+  bool driver_heap = false;                                                // XLA_SHMEM_GPU_HEAP=driver
   bool nvshmem_puts = false;  // puts and signals by NVSHMEM's calls, not the driver's
   GpuPermute gpu_permute = GpuPermute::kAuto;
   bool multimem = false;        // reductions in the NVLink switch, where it can

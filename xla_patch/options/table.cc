@@ -93,7 +93,7 @@ std::vector<Option> Rows() {
           "'default', 'all', 'none' or a list such as all-reduce<16MiB,all-gather",
           "Collectives that may leave the default backend, each with an optional limit on its result's bytes. "
           "`default`: all-reduce and collective-permute, or all that profile `tuned` has measured. `permute` and "
-          "`broadcast` are short names. What XLA:CPU cannot run leaves in any case."),
+          "`broadcast` are short names."),
       Row(OptionType::kTuning, "tuning", "", "tables/node.json", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib, "a path",
           "The table of profile `tuned`. Unset: `xla-shmem/tuning.json` in `XDG_CONFIG_HOME` or `~/.config`."),
       Count("nvlink_domain", "auto", "8", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib | kDecides | kEqualOnRanks,
@@ -133,14 +133,16 @@ std::vector<Option> Rows() {
       Row(OptionType::kLibrary, "nvshmem_library", "", "/opt/nvshmem/lib/libnvshmem_host.so.3",
           kOnGpu | kInTools | kPatchedJaxlib, "a path with a / in it, such as /opt/nvshmem/lib/libnvshmem_host.so.3",
           "NVSHMEM's host library. Unset: the one in NVIDIA's wheels, `LD_LIBRARY_PATH` or the CUDA toolkit."),
+      Choice("gpu_heap", "auto", "driver", kOnGpu | kPatchedJaxlib | kEqualOnRanks, {{"auto"}, {"nvshmem"}, {"driver"}},
+             "What makes the memory that GPUs share. `auto`: NVSHMEM if each process has one GPU and can load it, else "
+             "the CUDA driver."),
       Choice("gpu_puts", "auto", "nvshmem", kOnGpu | kPatchedJaxlib | kChangesTimes,
              {{"auto"}, {"nvshmem"}, {"driver"}},
              "What makes puts and signals: NVSHMEM's on-stream calls, or copies by the CUDA driver. `auto` is "
-             "`driver`: NVSHMEM's waits may spin on the GPU, and its errors end the process."),
+             "`driver`."),
       Choice("gpu_permute", "auto", "copies", kOnGpu | kPatchedJaxlib | kChangesTimes | kEqualOnRanks,
              {{"auto"}, {"kernel"}, {"copies"}},
-             "What carries overlapped permutes: one kernel, or copies and stream operations, which use fewer SMs. "
-             "`auto`: the kernel up to 4.5 MB."),
+             "What carries overlapped permutes: one kernel, or copies and stream operations, which use fewer SMs."),
       Choice("gpu_reduce", "kernel", "multimem", kOnGpu | kPatchedJaxlib | kChangesTimes | kEqualOnRanks,
              {{"kernel"}, {"multimem"}},
              "What reduces: this package's kernel, or the NVLink switch (NVLink SHARP) for groups of all GPUs of a "

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "xla_patch/runtime/observe/recorded_peers.h"
+#include "xla_patch/thunks/gpu/gpu_process.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/thunks/gpu/transfers.h"
 
@@ -19,10 +20,11 @@ namespace {
 // This process's observer. Never destroyed: XLA's threads may use it until the process exits.
 struct Recording {
   observe::Observer observer;
-  int pe = -1;  // -1: not started
+  bool started = false;
   pid_t creator = 0;
   std::mutex mutex;
-  std::map<const observe::RecordedSite*, uint64_t> executions;  // so far; guarded by mutex
+  // So far, by site and PE; guarded by mutex.
+  std::map<std::pair<const observe::RecordedSite*, int>, uint64_t> executions;
 };
 
 Recording& TheRecording() {
@@ -44,25 +46,29 @@ class RecordingFollower : public gpu::Follower {
 };
 
 std::string InGraphs() {
-  const uint64_t count = GpuRuntime::Get().started() ? GpuRuntime::Get().transfers().in_graphs().run : 0;
+  uint64_t count = 0;
+  for (GpuRuntime* const gpu : GpuProcess::Get().devices()) {
+    if (gpu->started()) count += gpu->transfers().in_graphs().run;
+  }
   if (count == 0) return "";
   return "  " + std::to_string(count) + " more ran in CUDA graphs, without times\n";
 }
 
 }  // namespace
 
-std::vector<std::string> StartGpuObserver(observe::ObserverOptions options, int pe, const std::vector<int>& processes) {
+std::vector<std::string> StartGpuObserver(observe::ObserverOptions options, int process,
+                                          const std::vector<int>& processes, const std::vector<int>& pes) {
   Recording& recording = TheRecording();
   options.on_gpu = true;
   recording.creator = getpid();
-  std::vector<std::string> warnings = recording.observer.Start(options, pe, processes, {pe});
-  recording.pe = pe;
-  const auto peers = std::make_shared<observe::RecordedPeers>(options.record_directory, processes, pe);
-  GpuRuntime::Get().SetAskPeers([peers] {
+  std::vector<std::string> warnings = recording.observer.Start(options, process, processes, pes);
+  recording.started = true;
+  const auto peers = std::make_shared<observe::RecordedPeers>(options.record_directory, processes, process);
+  GpuProcess::Get().SetAskPeers([peers] {
     observe::RecordedPeers::Facts facts = peers->Look();
     return gpu::PeerFacts{std::move(facts.lost), std::move(facts.late)};
   });
-  GpuRuntime::Get().SetFailureHook([](const std::string& why) { return TheRecording().observer.FailJob(why); });
+  GpuProcess::Get().SetFailureHook([](const std::string& why) { return TheRecording().observer.FailJob(why); });
   on_exit(
       [](int code, void*) {
         if (getpid() == TheRecording().creator) TheRecording().observer.Close(code);
@@ -73,25 +79,27 @@ std::vector<std::string> StartGpuObserver(observe::ObserverOptions options, int 
 
 void ReportGpuObserver() {
   Recording& recording = TheRecording();
-  if (recording.pe < 0 || getpid() != recording.creator) return;
-  if (GpuRuntime::Get().started()) GpuRuntime::Get().timeline().Settle();
+  if (!recording.started || getpid() != recording.creator) return;
+  for (GpuRuntime* const gpu : GpuProcess::Get().devices()) {
+    if (gpu->started()) gpu->timeline().Settle();
+  }
   recording.observer.Report(InGraphs());
 }
 
 std::shared_ptr<gpu::Follower> RecordExecution(const GpuExecution& execution, gpu::CudaStream stream,
                                                const std::function<observe::Site()>& site) {
   Recording& recording = TheRecording();
-  if (recording.pe < 0 || !recording.observer.records() || GpuRuntime::Get().device().Capturing(stream)) return nullptr;
+  if (!recording.started || !recording.observer.records() || execution.gpu->device().Capturing(stream)) return nullptr;
   const observe::RecordedSite* found = recording.observer.FindSite(execution.operation, execution.name);
   if (found == nullptr) found = recording.observer.AddSite(site());
   uint64_t number = 0;
   {
     const std::lock_guard<std::mutex> lock(recording.mutex);
-    number = recording.executions[found]++;
+    number = recording.executions[{found, execution.gpu->job_pe()}]++;
   }
   // All processes enqueue the executions of an operation in the same order.
   return std::make_shared<RecordingFollower>(
-      recording.observer.Begin(recording.pe, found, number << 32, execution.bytes));
+      recording.observer.Begin(execution.gpu->job_pe(), found, number << 32, execution.bytes));
 }
 
 }  // namespace xla_shmem

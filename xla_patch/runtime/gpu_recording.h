@@ -1,4 +1,4 @@
-// Records the collectives of this process's GPU as runtime/observe does those of its CPU devices.
+// Records the collectives of this process's GPUs as runtime/observe does those of its CPU devices.
 #ifndef XLA_SHMEM_RUNTIME_GPU_RECORDING_H_
 #define XLA_SHMEM_RUNTIME_GPU_RECORDING_H_
 
@@ -10,19 +10,22 @@
 
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/runtime/observe/observer.h"
+#include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/thunks/gpu/timeline.h"
 
 namespace xla_shmem {
 
-// Starts to record the collectives of `pe`; to be called once. `processes`: of the job on this host. Returns one
-// sentence for each part that does not work.
-std::vector<std::string> StartGpuObserver(observe::ObserverOptions options, int pe, const std::vector<int>& processes);
+// Starts to record the collectives of this process, `process`, with these PEs of the job; to be called once, when all
+// devices have started. `processes`: of the job on this host. Returns one sentence for each part that does not work.
+std::vector<std::string> StartGpuObserver(observe::ObserverOptions options, int process,
+                                          const std::vector<int>& processes, const std::vector<int>& pes);
 
 // Prints the statistics, once, and writes the trace so far. To be called while Python still runs.
 void ReportGpuObserver();
 
 // One execution of a collective.
 struct GpuExecution {
+  GpuRuntime* gpu;
   uint64_t operation;  // as in observe::Site
   const std::string& name;
   uint64_t bytes;  // of the operands

@@ -40,6 +40,8 @@ class World:
         nvshmem_settings.apply(settings, os.environ)
         search = libraries.nvshmem(device_code.cuda_release(), os.environ.get("XLA_SHMEM_NVSHMEM_LIBRARY"))
         found = _core.gpu_open(search.paths, ordinal, puts=puts)
+        if found["nvshmem_error"]:
+            raise RuntimeError(found["nvshmem_error"])
         _core.gpu_load_kernels(compile_kernels(self.cuda.compute_capability, device_code.nvrtc_candidates()))
         if self.pe == 0:
             records.fact("NVSHMEM", f"{found['nvshmem_version']}, {found['nvshmem_path']}")

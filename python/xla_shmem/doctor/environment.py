@@ -19,13 +19,14 @@ def read_environment(environ: Mapping[str, str], visible: int) -> Environment:
     Args:
       visible: number of GPUs that CUDA shows.
     """
-    flag, flag_error, option_error, heap_size = None, "", "", None
+    flag, flag_error, option_error, heap_size, needs_nvshmem = None, "", "", None, False
     try:
         flag = read_flag(environ)
     except ValueError as error:
         flag_error = str(error)
     try:
-        heap_size = resolve(environ).heap_size
+        options = resolve(environ)
+        heap_size, needs_nvshmem = options.heap_size, "nvshmem" in (options.gpu_heap, options.gpu_puts)
     except OptionError as error:
         option_error = str(error)
     except ImportError:  # without the compiled module no option can be read; `Installation` has the error
@@ -44,6 +45,7 @@ def read_environment(environ: Mapping[str, str], visible: int) -> Environment:
         gpu_error=gpu_error,
         xla_flags=environ.get("XLA_FLAGS", ""),
         visible_devices=environ.get("CUDA_VISIBLE_DEVICES"),
+        needs_nvshmem=needs_nvshmem,
     )
 
 

@@ -80,6 +80,7 @@ class Environment:
       gpu_error: why JAX cannot use that choice; "" if it can.
       xla_flags: ``XLA_FLAGS``.
       visible_devices: ``CUDA_VISIBLE_DEVICES``; None if it is not set.
+      needs_nvshmem: whether ``XLA_SHMEM_GPU_HEAP`` or ``XLA_SHMEM_GPU_PUTS`` asks for NVSHMEM.
     """
 
     flag: bool | None
@@ -93,6 +94,7 @@ class Environment:
     gpu_error: str = ""
     xla_flags: str = ""
     visible_devices: str | None = None
+    needs_nvshmem: bool = False
 
 
 @dataclass(frozen=True)

@@ -266,8 +266,13 @@ def _plugin_blockers(facts: Facts, plugin: CudaPlugin) -> Iterator[Finding]:
             if older_plugin
             else f"update NVIDIA's driver to {oldest} or newer",
         )
+    if facts.environment.needs_nvshmem:
+        yield from _nvshmem_finding(facts, plugin.cuda, "")
+
+
+def _nvshmem_finding(facts: Facts, cuda: int, instead: str) -> Iterator[Finding]:
     if facts.nvshmem.error and facts.nvshmem.cause != "wrong options":  # those are a finding of their own
-        yield Finding(f"NVSHMEM: {facts.nvshmem.error}", _nvshmem_fix(facts, plugin.cuda))
+        yield Finding(f"NVSHMEM: {facts.nvshmem.error}{instead}", _nvshmem_fix(facts, cuda))
 
 
 def _nvshmem_fix(facts: Facts, cuda: int) -> str:
@@ -283,10 +288,13 @@ def _gpu_notes(facts: Facts) -> Iterator[Finding]:
     count, per_process = len(facts.visible.bus_ids), facts.environment.gpus_per_process
     if per_process > 1:
         yield Finding(
-            f"a process started here uses {per_process} GPUs, but NVSHMEM has one PE per process, so its collectives"
-            " stay on NCCL",
-            f"xla-shmem launch -n {per_process} -- python train.py    # one process per GPU",
+            f"a process started here uses {per_process} GPUs; the CUDA driver makes their symmetric memory, because"
+            " NVSHMEM has one PE per process",
+            "",
         )
+    elif facts.installation.cuda_plugins and not facts.environment.needs_nvshmem:
+        plugin = facts.installation.cuda_plugins[0]
+        yield from _nvshmem_finding(facts, plugin.cuda, "; the CUDA driver makes the symmetric memory instead")
     if count == 1:
         yield Finding("this machine has one GPU, so only jobs that use other machines too have collectives", "")
     domains = len({domain for domain, _ in facts.domains})

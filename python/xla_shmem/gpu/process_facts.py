@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from xla_shmem.gpu.cuda_driver import VisibleGpus, same_bus_id_form, visible_gpus
 from xla_shmem.gpu.nvml import Driver, Fabric, Gpu, Link, read_driver
@@ -66,31 +67,51 @@ class ProcessFacts:
         return ProcessFacts(value["host"], tuple(gpus), value["error"], value["imex_channels"])
 
 
+class OpenGpu(NamedTuple):
+    """What a process announces of a GPU that it has opened.
+
+    Attributes:
+      free_bytes: its free memory.
+      multiprocessors: its SMs.
+      can_copy_permutes: whether copies can carry its permutes (:class:`xla_shmem._core.GpuFacts`).
+      nvshmem_error: why NVSHMEM could not be loaded, "" if it could or was not asked for.
+    """
+
+    free_bytes: int = 0
+    multiprocessors: int = 0
+    can_copy_permutes: bool = True
+    nvshmem_error: str = ""
+
+
 @dataclasses.dataclass(frozen=True)
 class Announcement:
     """The announcement of one process to the others.
 
     Attributes:
       facts: its GPUs.
-      free_bytes: free memory of its GPU.
-      multiprocessors: SMs of its GPU.
-      can_copy_permutes: whether copies can carry its permutes (:class:`xla_shmem._core.GpuFacts`).
+      gpus: the same GPUs, once they were opened.
+      puts: what carries its puts, ``"driver"`` or ``"nvshmem"``; the latter need NVSHMEM's memory.
     """
 
     facts: ProcessFacts
-    free_bytes: int
-    multiprocessors: int = 0
-    can_copy_permutes: bool = True
+    gpus: tuple[OpenGpu, ...]
+    puts: str = "driver"
+
+    @property
+    def nvshmem_error(self) -> str:
+        """Why the process has no NVSHMEM, "" if it has."""
+        return next((gpu.nvshmem_error for gpu in self.gpus if gpu.nvshmem_error), "")
 
     def to_json(self) -> str:
         """Returns text for the store."""
-        return json.dumps(vars(self) | {"facts": self.facts.to_json()})
+        return json.dumps({"facts": self.facts.to_json(), "gpus": self.gpus, "puts": self.puts})
 
     @staticmethod
     def from_json(text: str) -> Announcement:
         """Reads the text of :meth:`to_json`."""
         value = json.loads(text)
-        return Announcement(**value | {"facts": ProcessFacts.from_json(value["facts"])})
+        gpus = tuple(OpenGpu(*gpu) for gpu in value["gpus"])
+        return Announcement(ProcessFacts.from_json(value["facts"]), gpus, value["puts"])
 
 
 def read_process_facts(ordinals: Sequence[int] | None = None) -> ProcessFacts:

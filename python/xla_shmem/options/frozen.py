@@ -48,6 +48,7 @@ class Options:
     records: str
     default_records: Literal["on", "off"]
     nvshmem_library: str | None
+    gpu_heap: Literal["auto", "nvshmem", "driver"]
     gpu_puts: Literal["auto", "nvshmem", "driver"]
     gpu_permute: Literal["auto", "kernel", "copies"]
     gpu_reduce: Literal["kernel", "multimem"]
@@ -185,6 +186,7 @@ def configure(
     records: str | os.PathLike[str] | None = _default("auto"),  # noqa: B008
     default_records: Literal["on", "off"] | None = _default("on"),
     nvshmem_library: str | os.PathLike[str] | None = _default(""),  # noqa: B008
+    gpu_heap: Literal["auto", "nvshmem", "driver"] | None = _default("auto"),
     gpu_puts: Literal["auto", "nvshmem", "driver"] | None = _default("auto"),
     gpu_permute: Literal["auto", "kernel", "copies"] | None = _default("auto"),
     gpu_reduce: Literal["kernel", "multimem"] | None = _default("kernel"),

@@ -22,7 +22,7 @@
 
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
-#include "xla_patch/thunks/gpu/gpu_runtime.h"
+#include "xla_patch/thunks/gpu/gpu_process.h"
 #include "xla_patch/thunks/gpu/message_tag.h"
 
 namespace xla_shmem::testing {
@@ -35,6 +35,9 @@ constexpr int kLaunches = 6;
 
 int me = 0;
 std::string folder;
+
+// The one device of this process.
+GpuRuntime& TheGpu() { return *GpuProcess::Get().Find(me); }
 
 [[noreturn]] void End(int status, const std::string& why) {
   fprintf(stderr, "PE %d: %s\n", me, why.c_str());
@@ -98,7 +101,7 @@ int32_t* Pinned(size_t count) {
 
 class Run {
  public:
-  explicit Run(unsigned seed) : transfers_(GpuRuntime::Get().transfers()), random_(seed) {
+  explicit Run(unsigned seed) : transfers_(TheGpu().transfers()), random_(seed) {
     Check(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   }
 
@@ -321,18 +324,19 @@ class Run {
 };
 
 void StartRuntime(std::chrono::seconds deadline) {
-  GpuRuntime& runtime = GpuRuntime::Get();
   GpuOpenOptions open;
   open.nvshmem_candidates = {"libnvshmem_host.so.3"};
   open.device = me;
-  const Result<GpuFacts> facts = runtime.Open(open);
+  const Result<GpuFacts> facts = GpuProcess::Get().Open(open);
   Check(facts.status());
+  if (!facts->nvshmem_error.empty()) End(3, facts->nvshmem_error);
+  GpuRuntime& runtime = TheGpu();
   const Result<std::string> kernels =
       gpu::CompileKernels({"libnvrtc.so.13"}, gpu::kKernelSource, facts->compute_major * 10 + facts->compute_minor);
   Check(kernels.status());
   Check(runtime.LoadKernels(*kernels));
   if (me == 0) {
-    const Result<std::string> id = runtime.UniqueId();
+    const Result<std::string> id = GpuProcess::Get().UniqueId();
     Check(id.status());
     LeaveNote("id", *id);
   }
@@ -359,7 +363,7 @@ int main(int, char** arguments) {
   me = atoi(arguments[1]);
   folder = arguments[2];
   StartRuntime(std::chrono::seconds(atoi(arguments[4])));
-  const xla_shmem::gpu::ScopedContext context(xla_shmem::GpuRuntime::Get().device());
+  const xla_shmem::gpu::ScopedContext context(TheGpu().device());
   Run run(static_cast<unsigned>(atoi(arguments[3])));
   run.ManyInFlight();
   run.Graph();

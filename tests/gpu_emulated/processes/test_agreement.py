@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import driver_doubles
 import process_jobs
@@ -14,18 +15,17 @@ pytestmark = pytest.mark.timeout(180, func_only=True)
 
 # The environment of one process, the expected error in all of them, and GPUs by process.
 _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
-    "two GPUs": (1, {"ORDINALS": "[1, 2]"}, "process 1: it has 2 GPUs, but NVSHMEM has one PE a process", [1, 2]),
     "no such GPU": (1, {"ORDINALS": "[9]"}, "process 1: CUDA shows 4 GPUs, so there is no device 9", [1, 1]),
     "another threshold": (
         1,
         {"CHANGED": '{"threshold": 4096}'},
-        "threshold=4096 ops=default nvlink_domain=auto hierarchical=auto heap_size=524288 gpu_permute=auto",
+        "threshold=4096 ops=default nvlink_domain=auto hierarchical=auto heap_size=524288 gpu_heap=auto",
         [1, 1],
     ),
     "another heap": (
         1,
         {"CHANGED": '{"heap_size": 1048576}'},
-        "heap_size=1048576 gpu_permute=auto gpu_reduce=kernel NVSHMEM_CUMEM_GRANULARITY=2M and process 0 has",
+        "heap_size=1048576 gpu_heap=auto gpu_permute=auto gpu_reduce=kernel NVSHMEM_CUMEM_GRANULARITY=2M and process",
         [1, 1],
     ),
     "another way of permutes": (
@@ -36,11 +36,16 @@ _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
     ),
     "no NVSHMEM": (
         1,
-        {"XLA_SHMEM_NVSHMEM_LIBRARY": "/nowhere/libnvshmem_host.so.3"},
+        {"XLA_SHMEM_NVSHMEM_LIBRARY": "/nowhere/libnvshmem_host.so.3", "CHANGED": '{"gpu_heap": "nvshmem"}'},
         "process 1: no NVSHMEM host library found",
         [1, 1],
     ),
-    "old NVSHMEM": (0, {"GPU_EMULATOR_NVSHMEM": "old"}, "is NVSHMEM 2.11, at least 3.0 is needed", [1, 1]),
+    "old NVSHMEM": (
+        0,
+        {"GPU_EMULATOR_NVSHMEM": "old", "CHANGED": '{"gpu_heap": "nvshmem"}'},
+        "is NVSHMEM 2.11, at least 3.0 is needed",
+        [1, 1],
+    ),
     "no unique id": (
         0,
         {"GPU_EMULATOR_NVSHMEM": "no-id"},
@@ -75,13 +80,13 @@ _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
     "no memory operations": (
         1,
         {"GPU_EMULATOR_WIDE_MEMORY_OPERATIONS": "0", "CHANGED": '{"gpu_permute": "copies"}'},
-        "process 1: the driver (CUDA 13.0) has no 64-bit stream memory operations on NVSHMEM's memory",
+        "process 1: the driver (CUDA 13.0) has no 64-bit stream memory operations on symmetric memory",
         [1, 1],
     ),
     "copies by an old driver": (
         1,
         {"GPU_EMULATOR_VERSION": "12020", "CHANGED": '{"gpu_permute": "copies"}'},
-        "process 1: the driver (CUDA 12.2) has no 64-bit stream memory operations on NVSHMEM's memory",
+        "process 1: the driver (CUDA 12.2) has no 64-bit stream memory operations on symmetric memory",
         [1, 1],
     ),
     "NVSHMEM's signals by a driver without writes to other GPUs": (
@@ -100,9 +105,10 @@ _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
 }
 
 
-def _reasons(
-    emulator: Emulator, directory: Path, gpus: list[int], only: dict[int, dict[str, str]], silent: int | None = None
-) -> list[str]:
+def _topologies(
+    emulator: Emulator, directory: Path, gpus: list[int], only: dict[int, dict[str, str]], timeout: str = "20"
+) -> list[dict[str, Any]]:
+    """Returns what the processes of a job report."""
     ended = process_jobs.run_processes(
         emulator,
         "worker_agreement.py",
@@ -110,10 +116,17 @@ def _reasons(
         directory,
         json.dumps(gpus),
         only=only,
-        STORE_TIMEOUT="20" if silent is None else "0.3",
+        STORE_TIMEOUT=timeout,
         GPU_EMULATOR_NVSHMEM_TIMEOUT="2",
     )
-    told = [report for process, report in enumerate(process_jobs.reports(ended)) if process != silent]
+    return process_jobs.reports(ended)
+
+
+def _reasons(
+    emulator: Emulator, directory: Path, gpus: list[int], only: dict[int, dict[str, str]], silent: int | None = None
+) -> list[str]:
+    topologies = _topologies(emulator, directory, gpus, only, "20" if silent is None else "0.3")
+    told = [report for process, report in enumerate(topologies) if process != silent]
     assert not any(report["available"] for report in told)
     return [report["reason"] for report in told]
 
@@ -173,3 +186,36 @@ def test_a_start_that_never_ends_ends_the_process_with_a_reason(emulator: Emulat
 def test_a_missing_driver_is_named(emulator: Emulator, tmp_path: Path) -> None:
     reasons = _reasons(emulator, tmp_path, [1], {0: {"LD_LIBRARY_PATH": ""}})
     assert "no NVIDIA driver" in reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "environ"),
+    [
+        ([1, 2], {"ORDINALS": "[1, 2]"}),
+        ([1, 1], {"XLA_SHMEM_NVSHMEM_LIBRARY": "/nowhere/libnvshmem_host.so.3"}),
+        ([1, 1], {"GPU_EMULATOR_NVSHMEM": "old"}),
+    ],
+    ids=["two GPUs", "no NVSHMEM", "old NVSHMEM"],
+)
+def test_what_nvshmem_cannot_carry_takes_the_drivers_memory(
+    emulator: Emulator, tmp_path: Path, gpus: list[int], environ: dict[str, str]
+) -> None:
+    assert [one["reason"] for one in _topologies(emulator, tmp_path, gpus, {1: environ})] == ["", ""]
+
+
+_HEAP = '{"gpu_heap": "driver"}'
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"GPU_EMULATOR_MEMORY": "1048576"}, "process 1: cuMemCreate of 2097152 bytes of symmetric memory on"),
+        ({"CHANGED": '{"gpu_heap": "driver", "gpu_puts": "nvshmem"}'}, "XLA_SHMEM_GPU_PUTS=nvshmem needs NVSHMEM's"),
+    ],
+    ids=["a full GPU", "NVSHMEM's puts"],
+)
+def test_what_the_drivers_memory_cannot_carry_is_the_same_reason_everywhere(
+    emulator: Emulator, tmp_path: Path, wrong: dict[str, str], sentence: str
+) -> None:
+    only = {0: {"CHANGED": _HEAP}, 1: {"CHANGED": _HEAP} | wrong}
+    assert sentence in _same_reason(emulator, tmp_path, [1, 1], only)

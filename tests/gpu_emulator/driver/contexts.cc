@@ -3,6 +3,8 @@
 
 #include <cuda.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <deque>
 #include <vector>
@@ -14,14 +16,15 @@
 #include "driver/objects.h"
 #include "driver/scheduler.h"
 #include "driver/settings.h"
+#include "ptx/ptx.h"
 
 namespace emulator {
 namespace {
 
-constexpr int kMostDevices = 64;
 constexpr unsigned kKnownFlags = CU_CTX_FLAGS_MASK;
 
 thread_local std::vector<CUcontext> current;
+std::atomic<int> used_devices{0};
 
 const std::vector<int>& VisibleDevices() {
   static const std::vector<int> visible = [] {
@@ -43,16 +46,14 @@ const std::vector<int>& VisibleDevices() {
   return visible;
 }
 
-bool IsContext(CUcontext context) {
-  for (int device = 0; device < Visible(); ++device) {
-    if (context == &DeviceOf(device).primary) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 int Physical(int device) { return VisibleDevices().at(static_cast<size_t>(device)); }
+int VisibleAs(int gpu) {
+  const std::vector<int>& visible = VisibleDevices();
+  const auto found = std::find(visible.begin(), visible.end(), gpu);
+  return found == visible.end() ? -1 : static_cast<int>(found - visible.begin());
+}
 int Visible() { return static_cast<int>(VisibleDevices().size()); }
 bool IsDevice(CUdevice device) { return device >= 0 && device < Visible(); }
 
@@ -64,25 +65,49 @@ Device& DeviceOf(int device) {
       context.device = i;
       context.null_stream.context = &context;
       context.null_stream.device = i;
-      context.null_stream.id = static_cast<unsigned long long>(i) * 1000000;
+      context.null_stream.id = static_cast<unsigned long long>(i) * kStreamsOfDevice;
     }
     return list;
   }();
   return devices->at(static_cast<size_t>(device));
 }
 
+bool IsContext(CUcontext context) {
+  for (int device = 0; device < Visible(); ++device) {
+    if (context == &DeviceOf(device).primary) return true;
+  }
+  return false;
+}
+
+bool Reaches(int device, int owner) { return device == owner || AreLinked(Physical(device), Physical(owner)); }
+bool MayUseMemoryOf(int device, int owner) { return device == owner || DeviceOf(device).peers.count(owner) != 0; }
+
+int UsedDevices() { return used_devices; }
+
 CUcontext Current() { return current.empty() ? nullptr : current.back(); }
 int CurrentDevice() { return Current() == nullptr ? 0 : Current()->device; }
 
-void WaitForDevice(int device) {
+namespace {
+
+std::vector<CUstream> StreamsOf(int device) {
   CUctx_st& context = DeviceOf(device).primary;
-  std::vector<CUstream> streams;
-  {
-    const Lock lock(Global());
-    streams.assign(context.streams.begin(), context.streams.end());
+  const Lock lock(Global());
+  std::vector<CUstream> streams(context.streams.begin(), context.streams.end());
+  streams.push_back(&context.null_stream);
+  return streams;
+}
+
+}  // namespace
+
+void WaitForDevice(int device) {
+  for (CUstream stream : StreamsOf(device)) stream->Wait();
+}
+
+bool WaitForDeviceUntil(int device, std::chrono::steady_clock::time_point moment) {
+  for (CUstream stream : StreamsOf(device)) {
+    if (!WaitForOperationsUntil(stream, Submitted(stream), moment)) return false;
   }
-  for (CUstream stream : streams) stream->Wait();
-  context.null_stream.Wait();
+  return true;
 }
 
 CUresult RequireContext(const char* call) {
@@ -103,7 +128,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   InstallFaultHandler();
   const Lock lock(Global());
   CUctx_st& primary = DeviceOf(device).primary;
-  ++primary.retained;
+  if (++primary.retained == 1) ++used_devices;
   *context = &primary;
   return CUDA_SUCCESS;
 }
@@ -116,7 +141,10 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
     Complain("%s: the primary context of device %d is not retained", __func__, device);
     return CUDA_ERROR_INVALID_CONTEXT;
   }
-  if (--primary.retained == 0) primary.flags = 0;
+  if (--primary.retained > 0) return CUDA_SUCCESS;
+  --used_devices;
+  primary.flags = 0;
+  DeviceOf(device).peers.clear();
   return CUDA_SUCCESS;
 }
 
@@ -225,13 +253,31 @@ CUresult cuCtxSynchronize() {
     if (captured != CUDA_SUCCESS) return captured;
   }
   WaitForDevice(CurrentDevice());
-  return failed ? kFailed : CUDA_SUCCESS;
+  return HasFailed(CurrentDevice()) ? kFailed : CUDA_SUCCESS;
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   const CUresult result = RequireContext(__func__);
   if (result != CUDA_SUCCESS) return result;
-  return peer == nullptr || peer == Current() || flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsContext(peer) || peer == Current()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!Reaches(CurrentDevice(), peer->device)) {
+    Complain("%s: device %d does not reach device %d (cuDeviceCanAccessPeer)", __func__, CurrentDevice(), peer->device);
+    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  }
+  const Lock lock(Global());
+  const bool added = DeviceOf(CurrentDevice()).peers.insert(peer->device).second;
+  return added ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peer) {
+  const CUresult result = RequireContext(__func__);
+  if (result != CUDA_SUCCESS) return result;
+  if (!IsContext(peer)) return CUDA_ERROR_INVALID_CONTEXT;
+  const Lock lock(Global());
+  if (DeviceOf(CurrentDevice()).peers.erase(peer->device) == 0) return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  ptx::ForgetAccessibleRanges();
+  return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetLimit(CUlimit, size_t) { return RequireContext(__func__); }

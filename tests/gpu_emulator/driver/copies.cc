@@ -77,8 +77,8 @@ void CopyInPieces(char* to, const char* from, size_t bytes) {
 void RunCopy(CUdeviceptr to, CUdeviceptr from, size_t bytes, const char* name) {
   const WorkName work(name);
   const int device = WorkingDevice();
-  CheckAccess(from, bytes, Use::kRead, device, name);
-  CheckAccess(to, bytes, Use::kWrite, device, name);
+  CheckAccess(from, bytes, Use::kCopyFrom, device, name);
+  CheckAccess(to, bytes, Use::kCopyTo, device, name);
   if (RunningStream() != nullptr) Count(RunningStream()->id, CU_GRAPH_NODE_TYPE_MEMCPY, 0, bytes);
   if (to == from) return;
   if (to < from + bytes && from < to + bytes) {
@@ -125,8 +125,8 @@ CUresult CheckCopy(CUdeviceptr to, CUdeviceptr from, size_t bytes, Direction dir
     Complain("%s: wrong kind of memory: %s to %s", name, Describe(from).c_str(), Describe(to).c_str());
     return CUDA_ERROR_INVALID_VALUE;
   }
-  CheckAccess(from, bytes, Use::kRead, device, name);
-  CheckAccess(to, bytes, Use::kWrite, device, name);
+  CheckAccess(from, bytes, Use::kCopyFrom, device, name);
+  CheckAccess(to, bytes, Use::kCopyTo, device, name);
   return CUDA_SUCCESS;
 }
 
@@ -153,7 +153,7 @@ CUresult CopyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream hand
   const bool waits = destination == Place::kPageable || (source != Place::kDevice && destination != Place::kDevice);
   if (result != CUDA_SUCCESS || !waits) return result;
   WaitForOperations(stream, number);
-  return failed ? kFailed : CUDA_SUCCESS;
+  return HasFailed(stream->device) ? kFailed : CUDA_SUCCESS;
 }
 
 // The host waits for the work if `waits`, or if the context's flags say that memory operations are synchronous.
@@ -170,7 +170,7 @@ CUresult OnNullStream(CUgraphNodeType type, std::function<void()> work, bool wai
   cuCtxGetFlags(&flags);
   if (!waits && (flags & CU_CTX_SYNC_MEMOPS) == 0) return CUDA_SUCCESS;
   WaitForOperations(Resolve(nullptr), number);
-  return failed ? kFailed : CUDA_SUCCESS;
+  return HasFailed(CurrentDevice()) ? kFailed : CUDA_SUCCESS;
 }
 
 CUresult Copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, Direction direction, const char* name) {
@@ -213,6 +213,24 @@ CUresult MemsetAsync(CUdeviceptr to, unsigned value, size_t element_bytes, size_
   return Enqueue(handle, CU_GRAPH_NODE_TYPE_MEMSET, FillWork(to, value, element_bytes, count, name));
 }
 
+// The memory at each end of a copy between contexts is of that context's device.
+CUresult CheckPeers(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, const char* name) {
+  const std::pair<CUdeviceptr, CUcontext> ends[] = {{to, to_context}, {from, from_context}};
+  for (const auto& [address, context] : ends) {
+    if (!IsContext(context)) {
+      Complain("%s: %p is no context", name, static_cast<void*>(context));
+      return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    const Lock lock(Global());
+    const auto range = Find(address);
+    if (range == Ranges().end() || range->second.device == context->device) continue;
+    Complain("%s: the context is one of device %d, the memory of device %d: %s", name, context->device,
+             range->second.device, Describe(address).c_str());
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
 CUdeviceptr Address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
 }  // namespace
@@ -245,7 +263,9 @@ CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   return Copy(to, from, bytes, Direction::kAny, __func__);
 }
-CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes) {
+CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes) {
+  const CUresult result = CheckPeers(to, to_context, from, from_context, __func__);
+  if (result != CUDA_SUCCESS) return result;
   return Copy(to, from, bytes, Direction::kDeviceToDevice, __func__);
 }
 
@@ -261,7 +281,10 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstr
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   return CopyAsync(to, from, bytes, stream, Direction::kAny, __func__);
 }
-CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes, CUstream stream) {
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
+                           CUstream stream) {
+  const CUresult result = CheckPeers(to, to_context, from, from_context, __func__);
+  if (result != CUDA_SUCCESS) return result;
   return CopyAsync(to, from, bytes, stream, Direction::kDeviceToDevice, __func__);
 }
 

@@ -11,7 +11,7 @@
 #include <array>
 #include <string>
 
-// A case that runs only in a process of its own, through LastWords.
+// A case that runs only in a process of its own, through LastWords. doctest divides its name at commas.
 #define DYING_TEST_CASE(name) TEST_CASE("process that " name* doctest::skip())
 
 namespace emulator {

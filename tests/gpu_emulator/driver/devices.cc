@@ -152,6 +152,12 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
     case CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS:
       *value = 1;
       break;
+    case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
+      *value = HasMulticast() ? 1 : 0;
+      break;
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
+      *value = HasFabric() ? 1 : 0;
+      break;
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
       *value = HasWideMemoryOperations() ? 1 : 0;
@@ -170,11 +176,25 @@ CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice) {
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceCanAccessPeer(int* can, CUdevice a, CUdevice b) {
-  return *can = a != b && AreLinked(Physical(a), Physical(b)), CUDA_SUCCESS;
+  if (!IsDevice(a) || !IsDevice(b)) return CUDA_ERROR_INVALID_DEVICE;
+  return *can = a != b && Reaches(a, b), CUDA_SUCCESS;
 }
-CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice, CUdevice) {
-  *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ? 0 : 1;
-  return CUDA_SUCCESS;
+CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice a, CUdevice b) {
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsDevice(a) || !IsDevice(b) || a == b) return CUDA_ERROR_INVALID_DEVICE;
+  switch (attribute) {
+    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+      *value = Reaches(a, b) ? 0 : 1;  // 0: the fastest links of the machine
+      return CUDA_SUCCESS;
+    case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
+    case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
+    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
+      *value = Reaches(a, b) ? 1 : 0;
+      return CUDA_SUCCESS;
+    default:
+      Complain("refused: attribute %d of the link between two devices", static_cast<int>(attribute));
+      return CUDA_ERROR_INVALID_VALUE;
+  }
 }
 
 }  // extern "C"

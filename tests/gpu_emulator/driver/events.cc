@@ -5,9 +5,11 @@
 #include <memory>
 #include <mutex>
 
+#include "driver/blocking.h"
 #include "driver/capture.h"
 #include "driver/contexts.h"
 #include "driver/handles.h"
+#include "driver/memory.h"
 #include "driver/objects.h"
 #include "driver/streams.h"
 
@@ -24,7 +26,7 @@ void Record::Wait() {
   // A failure wakes nobody here, so waits look for one now and then.
   constexpr std::chrono::milliseconds kLookForFailure(20);
   std::unique_lock<std::mutex> lock(mutex_);
-  while (!reached_ && !failed) changed_.wait_for(lock, kLookForFailure);
+  while (!reached_ && !HasFailed(device_) && !HasFailed(WorkingDevice())) changed_.wait_for(lock, kLookForFailure);
 }
 
 namespace {
@@ -66,16 +68,17 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned flags) 
   CUresult result = ResolveFor(__func__, handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (stream->device != event->device) return CUDA_ERROR_INVALID_HANDLE;
+  AwaitRoom(stream);
   const Lock lock(Global());
   bool captured = false;
   result = CaptureRecord(stream, event, flags, &captured);
   if (result != CUDA_SUCCESS || captured) return result;
-  auto record = std::make_shared<Record>();
+  auto record = std::make_shared<Record>(stream->device);
   {
     const std::lock_guard<std::mutex> event_lock(event->mutex);
     event->record = record;
   }
-  return Enqueue(handle, CU_GRAPH_NODE_TYPE_EVENT_RECORD, [record] { record->Reach(); });
+  return EnqueueNow(handle, CU_GRAPH_NODE_TYPE_EVENT_RECORD, [record] { record->Reach(); });
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
@@ -90,7 +93,7 @@ CUresult cuEventQuery(CUevent event) {
     if (result == CUDA_SUCCESS) result = CheckSafe(__func__);
     if (result != CUDA_SUCCESS) return result;
   }
-  if (failed) return kFailed;
+  if (HasFailed(event->device)) return kFailed;
   const auto record = RecordOf(event);
   return record == nullptr || record->reached() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -105,7 +108,7 @@ CUresult cuEventSynchronize(CUevent event) {
   }
   const auto record = RecordOf(event);
   if (record != nullptr) record->Wait();
-  return failed ? kFailed : CUDA_SUCCESS;
+  return HasFailed(event->device) ? kFailed : CUDA_SUCCESS;
 }
 
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent from, CUevent to) {
@@ -118,7 +121,9 @@ CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent from, CUevent to) {
   }
   const auto begin = RecordOf(from), end = RecordOf(to);
   if (begin == nullptr || end == nullptr || from->device != to->device) return CUDA_ERROR_INVALID_HANDLE;
-  if (!begin->reached() || !end->reached()) return failed ? kFailed : CUDA_ERROR_NOT_READY;
+  if (!begin->reached() || !end->reached()) {
+    return HasFailed(from->device) ? kFailed : CUDA_ERROR_NOT_READY;
+  }
   *milliseconds = std::chrono::duration<float, std::milli>(end->when() - begin->when()).count();
   return CUDA_SUCCESS;
 }
@@ -134,13 +139,14 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {
   CUstream stream = nullptr;
   CUresult result = ResolveFor(__func__, handle, &stream);
   if (result != CUDA_SUCCESS) return result;
+  AwaitRoom(stream);
   const Lock lock(Global());
   bool captured = false;
   result = CaptureWait(stream, event, flags, &captured);
   if (result != CUDA_SUCCESS || captured) return result;
   auto record = RecordOf(event);
   if (record == nullptr) return CUDA_SUCCESS;
-  return Enqueue(handle, CU_GRAPH_NODE_TYPE_WAIT_EVENT, [record] { record->Wait(); });
+  return EnqueueNow(handle, CU_GRAPH_NODE_TYPE_WAIT_EVENT, [record] { record->Wait(); });
 }
 
 }  // extern "C"

@@ -142,7 +142,7 @@ ActionPointer RecordAction(CUevent event) {
   if (event == nullptr) return nullptr;
   return PlainAction(CU_GRAPH_NODE_TYPE_EVENT_RECORD, [event] {
     if (!IsLive(HandleKind::kEvent, event, "an event record node")) Die("a graph uses an event that was destroyed");
-    auto record = std::make_shared<Record>();
+    auto record = std::make_shared<Record>(event->device);
     record->Reach();
     const std::lock_guard<std::mutex> lock(event->mutex);
     event->record = std::move(record);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver/blocking.h"
 #include "driver/capture.h"
 #include "driver/conditionals.h"
 #include "driver/graph_actions.h"
@@ -262,18 +263,19 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream) {
 }
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle) {
-  const Lock lock(Global());
-  if (!IsExecutable(exec, "cuGraphLaunch")) return CUDA_ERROR_INVALID_VALUE;
   CUstream stream = nullptr;
   const CUresult resolved = ResolveFor("cuGraphLaunch", handle, &stream);
   if (resolved != CUDA_SUCCESS) return resolved;
+  AwaitRoom(stream);
+  const Lock lock(Global());
+  if (!IsExecutable(exec, "cuGraphLaunch")) return CUDA_ERROR_INVALID_VALUE;
   TRACE("cuGraphLaunch of executable %p in stream %llu", static_cast<void*>(exec), stream->id);
   if (stream->capture != nullptr) return CaptureChildGraph(stream, *exec->graph);
   const std::shared_ptr<ExecutableGraph> runs = CopyOf(*exec->graph);
   const std::shared_ptr<LaunchOrder> order = exec->order;
   const uint64_t turn = order->given;
   constexpr uint64_t kOrderOfNodes = 2;  // a salt of its own
-  const CUresult result = Enqueue(handle, CU_GRAPH_NODE_TYPE_GRAPH, [runs, order, turn] {
+  const CUresult result = EnqueueNow(handle, CU_GRAPH_NODE_TYPE_GRAPH, [runs, order, turn] {
     order->Await(turn);
     BeginConditionals(*runs);
     RunGraph(*runs, Decision(kOrderOfNodes));

@@ -14,6 +14,7 @@
 
 #include "driver/conditionals.h"
 #include "driver/counts.h"
+#include "driver/memory.h"
 #include "driver/objects.h"
 #include "driver/scheduler.h"
 
@@ -59,7 +60,7 @@ class Run {
       }
       const uint64_t seed = random_();
       lock.unlock();
-      if (!failed) RunNode(graph_.nodes[index], seed);
+      if (!HasFailed(WorkingDevice())) RunNode(graph_.nodes[index], seed);
       lock.lock();
       --left_;
       for (const size_t dependent : dependents_[index]) {
@@ -89,7 +90,7 @@ class Run {
         }
         break;
       case CU_GRAPH_COND_TYPE_WHILE:
-        while (value() != 0 && !failed) RunGraph(*node.bodies[0], ++seed);
+        while (value() != 0 && !HasFailed(WorkingDevice())) RunGraph(*node.bodies[0], ++seed);
         break;
       default: {
         const unsigned chosen = value();
@@ -128,7 +129,7 @@ void RunGraph(const ExecutableGraph& graph, uint64_t seed) { Run(graph, seed).Al
 void LaunchOrder::Await(uint64_t turn) {
   std::unique_lock<std::mutex> lock(mutex_);
   // A failure elsewhere does not wake this thread, so it looks now and then.
-  while (done_ < turn && !failed) changed_.wait_for(lock, std::chrono::milliseconds(10));
+  while (done_ < turn && !HasFailed(WorkingDevice())) changed_.wait_for(lock, std::chrono::milliseconds(10));
 }
 
 void LaunchOrder::Done(uint64_t turn) {

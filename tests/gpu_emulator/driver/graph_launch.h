@@ -21,14 +21,14 @@ constexpr int kGraphQueues = 8;
 // A copy that later changes of the executable do not reach.
 std::shared_ptr<ExecutableGraph> CopyOf(const ExecutableGraph& graph);
 
-// Runs all nodes; returns when they are done, or when the context has failed. `seed` decides the order.
+// Runs all nodes; returns when they are done, or when the device has failed. `seed` decides the order.
 void RunGraph(const ExecutableGraph& graph, uint64_t seed);
 
 // Launches of one executable run one after the other, in whatever streams they are.
 struct LaunchOrder {
   uint64_t given = 0;  // Global() guards it
 
-  // Blocks until the launches before number `turn` are done, or the context has failed.
+  // Blocks until the launches before number `turn` are done, or the device has failed.
   void Await(uint64_t turn);
   void Done(uint64_t turn);
 

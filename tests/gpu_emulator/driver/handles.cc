@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "driver/log.h"
+#include "driver/memory.h"
 #include "driver/objects.h"
 #include "driver/scheduler.h"
 
@@ -58,7 +59,7 @@ void Die(const char* format, ...) {
 
 void FailContext(const std::string& why) {
   Complain("%s", why.c_str());
-  failed = true;
+  SetFailed(WorkingDevice());
   WakeStreams();
 }
 

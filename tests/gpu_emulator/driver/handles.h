@@ -18,7 +18,8 @@ bool IsLive(HandleKind kind, const void* handle, const char* call);
 // Prints a message and ends the process (abort), as a fault in a program of the GPU's user deserves.
 [[noreturn]] void Die(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// Makes the context fail, as an error of a kernel does on hardware: calls return an error from now on. Says why.
+// Makes the context of the device whose work this thread runs fail, as an error of a kernel does on hardware: calls
+// return an error from now on. Says why.
 void FailContext(const std::string& why);
 
 }  // namespace emulator

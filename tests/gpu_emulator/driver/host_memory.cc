@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "driver/blocking.h"
 #include "driver/capture.h"
 #include "driver/contexts.h"
 #include "driver/handles.h"
@@ -18,7 +19,6 @@
 namespace emulator {
 namespace {
 
-constexpr size_t kPage = 4096;
 constexpr unsigned char kFreshByte = 0xa5;
 // Freed pinned memory stays without access for so many more frees, so that a late read is noticed.
 constexpr size_t kQuarantine = 256;
@@ -32,11 +32,14 @@ CUresult AllocateHost(void** memory, size_t bytes, Kind kind, const char* call) 
   void* pages = mmap(nullptr, Pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (pages == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   memset(pages, kFreshByte, bytes);
-  const Lock lock(Global());
-  const CUresult safe = CheckSafe(call);
-  if (safe != CUDA_SUCCESS) return safe;
-  Ranges()[reinterpret_cast<uintptr_t>(pages)] = Range{bytes, kind, CurrentDevice(), nullptr, NextId(), call};
-  *memory = pages;
+  {
+    const Lock lock(Global());
+    const CUresult safe = CheckSafe(call);
+    if (safe != CUDA_SUCCESS) return safe;
+    Ranges()[reinterpret_cast<uintptr_t>(pages)] = Range{bytes, kind, CurrentDevice(), nullptr, NextId(), call};
+    *memory = pages;
+  }
+  MayWaitFor(WithPeers(CurrentDevice()), call);
   return CUDA_SUCCESS;
 }
 
@@ -71,9 +74,13 @@ CUresult cuMemFreeHost(void* memory) {
   const CUresult result = RequireContext(__func__);
   if (result != CUDA_SUCCESS) return result;
   if (memory == nullptr) return CUDA_SUCCESS;
+  {
+    const Lock lock(Global());
+    const CUresult safe = CheckSafe(__func__);
+    if (safe != CUDA_SUCCESS) return safe;
+  }
+  MayWaitFor(WithPeers(CurrentDevice()), __func__);
   const Lock lock(Global());
-  const CUresult safe = CheckSafe(__func__);
-  if (safe != CUDA_SUCCESS) return safe;
   const auto at = Ranges().find(reinterpret_cast<uintptr_t>(memory));
   if (at == Ranges().end() || at->second.kind != Kind::kHost) {
     Die("%s: this is no pinned memory: %s", __func__, Describe(reinterpret_cast<uintptr_t>(memory)).c_str());

@@ -68,8 +68,8 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigne
   backing->fd = open(path, O_RDWR | O_CLOEXEC);
   if (backing->fd < 0) return CUDA_ERROR_INVALID_VALUE;
   backing->bytes = content.bytes;
-  backing->device = CurrentDevice();
-  backing->of_other_gpu = content.gpu != Physical(CurrentDevice());
+  backing->device = VisibleAs(content.gpu);
+  backing->gpu = content.gpu;
   const Lock lock(Global());
   const uint64_t address = NewAddresses(content.bytes, kGranularity);
   if (!MapView(address, *backing, content.bytes, PROT_READ | PROT_WRITE)) return CUDA_ERROR_MAP_FAILED;

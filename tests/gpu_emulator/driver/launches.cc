@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver/blocking.h"
 #include "driver/handles.h"
 #include "driver/log.h"
 #include "driver/memory.h"
@@ -25,9 +26,13 @@ namespace emulator {
 
 namespace {
 
+// Why the kernel of this thread was last refused an access.
+thread_local std::string refusal;
+
 bool MayKernelAccess(uint64_t address, size_t bytes, bool write, ptx::AccessibleRange* range) {
-  return MayAccess(address, bytes, write ? Use::kWrite : Use::kRead, WorkingDevice(), &range->begin, &range->end,
-                   &range->remote);
+  refusal = MayAccess(address, bytes, write ? Use::kWrite : Use::kRead, WorkingDevice(), &range->begin, &range->end,
+                      &range->remote);
+  return refusal.empty();
 }
 
 }  // namespace
@@ -64,8 +69,11 @@ std::function<void()> KernelWork(CUfunction function, ptx::Dim grid, ptx::Dim bl
     const WorkName work(name.c_str());
     static std::once_flag once;
     std::call_once(once, [] { ptx::SetAccessCheck(MayKernelAccess); });
+    refusal.clear();
     const std::string error = ptx::Launch(*function->kernel, grid, block, shared, arguments);
-    if (!error.empty()) FailContext(error);
+    if (error.empty()) return;
+    const std::string of_device = "device " + std::to_string(WorkingDevice()) + ": " + error;
+    FailContext(refusal.empty() ? of_device : of_device + ": " + refusal);
   };
 }
 
@@ -142,6 +150,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
   TRACE("%s %s <<<(%u,%u,%u),(%u,%u,%u),%u>>>", __func__, function->name.c_str(), gx, gy, gz, bx, by, bz, shared);
   auto work = KernelWork(function, grid, block, shared, parameters, extra);
   if (work == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  MayLoad(function);
   return Enqueue(stream, CU_GRAPH_NODE_TYPE_KERNEL, std::move(work));
 }
 

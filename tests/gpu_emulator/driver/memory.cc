@@ -14,8 +14,10 @@
 #include <string>
 #include <utility>
 
+#include "driver/blocking.h"
 #include "driver/capture.h"
 #include "driver/contexts.h"
+#include "driver/generic_handles.h"
 #include "driver/handles.h"
 #include "driver/log.h"
 #include "driver/multicast.h"
@@ -27,7 +29,6 @@
 namespace emulator {
 namespace {
 
-constexpr size_t kPage = 4096;
 // Larger allocations are filled to here only, so that a pool of most of the GPU does not take the host's memory.
 constexpr size_t kMostFilled = size_t{1} << 30;
 
@@ -50,7 +51,7 @@ std::string Hex(uint64_t value) {
   return text;
 }
 
-const char* NameOf(Use use) { return use == Use::kRead ? "reads" : "writes"; }
+const char* NameOf(Use use) { return use == Use::kRead || use == Use::kCopyFrom ? "reads" : "writes"; }
 
 }  // namespace
 
@@ -108,6 +109,41 @@ std::string Describe(uintptr_t address) {
   return hex + " belongs to no memory of the driver";
 }
 
+bool IsRemote(const Backing& backing, int device) { return backing.gpu != Physical(device); }
+
+namespace {
+
+bool Writes(Use use) { return use == Use::kWrite || use == Use::kCopyTo; }
+
+// "" if `device` may use the range so, or a part of a sentence that says why not. Requires Global().
+std::string WhyNot(const Range& range, Use use, int device) {
+  const std::string who = "device " + std::to_string(device);
+  switch (range.kind) {
+    case Kind::kVirtual: {
+      const auto access = range.access.find(device);
+      const int needed = Writes(use) ? PROT_WRITE : PROT_READ;
+      if (access != range.access.end() && (access->second & needed) != 0) return "";
+      return "cuMemSetAccess gave " + who + " no right to it";
+    }
+    case Kind::kMulticast:
+      return "only multimem instructions use multicast addresses";
+    case Kind::kPool:
+      if (device == range.device || PoolAllows(range.pool, device)) return "";
+      return "cuMemPoolSetAccess gave " + who + " no right to it";
+    case Kind::kDevice:
+    case Kind::kGlobal:
+      if (use == Use::kCopyFrom || use == Use::kCopyTo || MayUseMemoryOf(device, range.device)) return "";
+      return "cuCtxEnablePeerAccess gave " + who + " no right to memory of device " + std::to_string(range.device);
+    case Kind::kImported:
+      if (device == range.device) return "";
+      return "device " + std::to_string(range.device) + " opened it, and " + who + " did not";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
 void CheckAccess(uint64_t address, size_t bytes, Use use, int device, const char* operation) {
   const Lock lock(Global());
   const uint64_t end = address + bytes;
@@ -119,13 +155,12 @@ void CheckAccess(uint64_t address, size_t bytes, Use use, int device, const char
       Die("%s %s %zu bytes at 0x%lx, but %s", operation, NameOf(use), bytes, address, Describe(at).c_str());
     }
     const Range& range = found->second;
+    const std::string why_not = WhyNot(range, use, device);
+    if (!why_not.empty()) {
+      Die("%s %s %zu bytes at 0x%lx, but %s: %s", operation, NameOf(use), bytes, address, why_not.c_str(),
+          Describe(at).c_str());
+    }
     if (range.kind == Kind::kVirtual) {
-      const auto access = range.access.find(device);
-      const int needed = use == Use::kRead ? PROT_READ : PROT_WRITE;
-      if (access == range.access.end() || (access->second & needed) == 0) {
-        Die("%s %s %zu bytes at 0x%lx, but cuMemSetAccess gave device %d no right to it: %s", operation, NameOf(use),
-            bytes, address, device, Describe(at).c_str());
-      }
       at = found->first + range.bytes;  // neighbouring mappings may be used as one
       continue;
     }
@@ -137,26 +172,23 @@ void CheckAccess(uint64_t address, size_t bytes, Use use, int device, const char
   }
 }
 
-bool MayAccess(uint64_t address, size_t bytes, Use use, int device, uint64_t* begin, uint64_t* end, bool* remote) {
+std::string MayAccess(uint64_t address, size_t bytes, Use use, int device, uint64_t* begin, uint64_t* end,
+                      bool* remote) {
   const Lock lock(Global());
-  const int needed = use == Use::kRead ? PROT_READ : PROT_WRITE;
   *begin = *end = 0;
   *remote = false;
   // Neighbouring mappings may be used as one.
   for (auto at = Find(address); at != Ranges().end(); at = Ranges().find(*end)) {
     const Range& range = at->second;
-    if (range.kind == Kind::kVirtual) {
-      const auto access = range.access.find(device);
-      if (access == range.access.end() || (access->second & needed) == 0) return false;
-    }
-    const Backing* const backing = range.backing.get();
-    *remote |= backing != nullptr && (backing->of_other_gpu || backing->device != device);
+    const std::string why_not = WhyNot(range, use, device);
+    if (!why_not.empty()) return why_not + ": " + Describe(at->first);
+    *remote |= range.backing != nullptr && IsRemote(*range.backing, device);
     if (*begin == 0) *begin = at->first;
     *end = at->first + range.bytes;
-    if (address + bytes <= *end) return true;
-    if (range.kind != Kind::kVirtual) return false;
+    if (address + bytes <= *end) return "";
+    if (range.kind != Kind::kVirtual) return Describe(address);
   }
-  return false;
+  return Describe(address);
 }
 
 int WorkingDevice() { return RunningStream() != nullptr ? RunningStream()->device : CurrentDevice(); }
@@ -165,8 +197,9 @@ std::shared_ptr<Backing> NewBacking(size_t bytes, int device) {
   auto backing = std::make_shared<Backing>();
   backing->bytes = RoundedUp(bytes, kPage);
   backing->device = device;
+  backing->gpu = Physical(device);
   if (DeviceOf(device).used + backing->bytes > TotalMemory()) return nullptr;
-  backing->fd = static_cast<int>(syscall(SYS_memfd_create, "gpu_emulator", MFD_CLOEXEC));
+  backing->fd = static_cast<int>(syscall(SYS_memfd_create, MemoryFileName(backing->gpu).c_str(), MFD_CLOEXEC));
   if (backing->fd < 0 || ftruncate(backing->fd, static_cast<off_t>(backing->bytes)) != 0) {
     Complain("no file in memory of %zu bytes: %s", bytes, strerror(errno));
     return nullptr;
@@ -240,8 +273,10 @@ CUresult cuMemGetInfo(size_t* free, size_t* total) {
 CUresult cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
   const CUresult result = RequireContext(__func__);
   if (result != CUDA_SUCCESS) return result;
-  if (failed) return kFailed;
-  return Allocate(pointer, bytes, CurrentDevice(), Kind::kDevice, __func__);
+  if (HasFailed(CurrentDevice())) return kFailed;
+  const CUresult allocated = Allocate(pointer, bytes, CurrentDevice(), Kind::kDevice, __func__);
+  if (allocated == CUDA_SUCCESS) MayWaitFor(WithPeers(CurrentDevice()), __func__);
+  return allocated;
 }
 
 // Waits for the device's work, except for memory of a pool: CUDA's documentation says that there is no implicit
@@ -257,7 +292,10 @@ CUresult cuMemFree(CUdeviceptr pointer) {
     const auto at = Ranges().find(pointer);
     if (at != Ranges().end() && at->second.kind == Kind::kDevice) device = at->second.device;
   }
-  if (device >= 0) WaitForDevice(device);
+  if (device >= 0) {
+    MayWaitFor(WithPeers(device), __func__);
+    WaitForDevice(device);
+  }
   Free(pointer, __func__);
   return CUDA_SUCCESS;
 }

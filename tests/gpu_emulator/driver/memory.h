@@ -17,19 +17,22 @@
 
 namespace emulator {
 
+constexpr size_t kPage = 4096;
 constexpr size_t kGranularity = size_t{2} << 20;  // of virtual memory management
 
 // Physical memory: a file in memory that other processes can map.
 struct Backing {
   int fd = -1;
   size_t bytes = 0;
-  int device = 0;
+  int device = 0;                    // -1: a GPU that is not visible to this process
+  int gpu = 0;                       // the same GPU, by its number in the machine
   bool counted = false;              // in its device's used memory
-  bool of_other_gpu = false;         // by a handle of another process
   bool is_virtual = false;           // of cuMemCreate, or to be treated so
   CUmemAllocationProp properties{};  // of cuMemCreate; zeros for memory of other calls
   ~Backing();
 };
+
+struct MulticastObject;
 
 enum class Kind {
   kDevice,      // cuMemAlloc
@@ -40,6 +43,7 @@ enum class Kind {
   kManaged,     // cuMemAllocManaged: host and GPU share the address
   kHost,        // cuMemHostAlloc
   kRegistered,  // cuMemHostRegister
+  kMulticast,   // cuMemMap of a multicast object
 };
 
 struct Range {
@@ -50,7 +54,12 @@ struct Range {
   unsigned long long id = 0;
   std::string call = {};           // that made it
   std::map<int, int> access = {};  // of virtual memory: device -> PROT_READ | PROT_WRITE
+  std::shared_ptr<MulticastObject> multicast = nullptr;
+  CUmemoryPool pool = nullptr;
 };
+
+// Whether cuMemPoolSetAccess gave the device a right to the pool's memory. Requires Global().
+bool PoolAllows(CUmemoryPool pool, int device);
 
 // All ranges by their first address. Requires Global().
 std::map<uintptr_t, Range>& Ranges();
@@ -70,13 +79,19 @@ void ForgetFreed(uintptr_t first);
 std::string Describe(uintptr_t address);
 
 // Ends the process unless GPU work of `device` may use all of the memory. Host memory that the driver does not know
-// counts as pageable, and passes.
-enum class Use { kRead, kWrite };
+// counts as pageable, and passes. Copies also reach what cuMemAlloc made on a device without peer access: the driver
+// stages them. Mapped memory needs access for them too.
+enum class Use { kRead, kWrite, kCopyFrom, kCopyTo };
 void CheckAccess(uint64_t address, size_t bytes, Use use, int device, const char* operation);
 
-// True if a kernel of `device` may use all of the memory; [*begin, *end) are then bytes around it for which the same
-// holds, and `*remote` whether another GPU has some of them. Pageable host memory is not for kernels.
-bool MayAccess(uint64_t address, size_t bytes, Use use, int device, uint64_t* begin, uint64_t* end, bool* remote);
+// "" if a kernel of `device` may use all of the memory; [*begin, *end) are then bytes around it for which the same
+// holds, and `*remote` whether another GPU has some of them. Otherwise why not. Pageable host memory is not for
+// kernels.
+std::string MayAccess(uint64_t address, size_t bytes, Use use, int device, uint64_t* begin, uint64_t* end,
+                      bool* remote);
+
+// Whether the memory is on another GPU than `device`.
+bool IsRemote(const Backing& backing, int device);
 
 // The device whose work this thread runs, or that is current.
 int WorkingDevice();

@@ -46,7 +46,8 @@ void Wait(CUdeviceptr address, T value, unsigned flags) {
   CheckAccess(address, sizeof(T), Use::kRead, WorkingDevice(), RunningWork());
   const T* word = DeviceView<T>(address);
   BackOff back_off;
-  while (!failed && !IsMet(__atomic_load_n(word, __ATOMIC_ACQUIRE), value, flags & 3)) back_off.Pause();
+  while (!HasFailed(WorkingDevice()) && !IsMet(__atomic_load_n(word, __ATOMIC_ACQUIRE), value, flags & 3))
+    back_off.Pause();
 }
 
 template <typename T>
@@ -96,7 +97,7 @@ CUresult CheckWrite(CUdeviceptr address, unsigned flags, size_t bytes, const cha
   const Lock lock(Global());
   const auto range = Find(address);
   const auto& backing = range->second.backing;
-  if (backing == nullptr || (!backing->of_other_gpu && backing->device == WorkingDevice())) return CUDA_SUCCESS;
+  if (backing == nullptr || !IsRemote(*backing, WorkingDevice())) return CUDA_SUCCESS;
   Complain("%s: a write to memory of another GPU", call);
   return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/blocking.h"
 #include "driver/contexts.h"
 #include "driver/handles.h"
 #include "driver/log.h"
@@ -63,6 +64,7 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
       if (loaded->ptx == nullptr) return CUDA_ERROR_INVALID_PTX;
     }
   }
+  MayWaitFor({loaded->device}, __func__);
   *module = loaded.release();
   HandleCreated(HandleKind::kModule, *module);
   return CUDA_SUCCESS;

@@ -6,8 +6,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace emulator {
+
+struct MulticastObject;
+
+// Takes the file of an exported object.
+std::shared_ptr<MulticastObject> OpenMulticast(int fd);
+
+int FileOf(const MulticastObject& object);
+size_t BytesOf(const MulticastObject& object);
+unsigned HandleTypesOf(const MulticastObject& object);
+bool IsInTeam(const MulticastObject& object, int gpu);
+
+// Blocks until all devices were added, as documented. Ends the process after GPU_EMULATOR_MULTICAST_TIMEOUT seconds
+// (60).
+void WaitForTeam(const MulticastObject& object, const char* call);
 
 // Requires Global().
 bool IsMulticast(uint64_t address);

@@ -11,6 +11,7 @@
 #include "driver/device_view.h"
 #include "driver/handles.h"
 #include "driver/log.h"
+#include "driver/memory.h"
 #include "driver/objects.h"
 #include "driver/streams.h"
 
@@ -109,7 +110,7 @@ CUresult gpu_emulator_launch(CUstream stream, const char* name, void (*run)(cons
   return Enqueue(stream, CU_GRAPH_NODE_TYPE_KERNEL, [run, copy] { run(copy->data()); });
 }
 
-int gpu_emulator_failed() { return failed ? 1 : 0; }
+int gpu_emulator_failed() { return HasFailed(WorkingDevice()) ? 1 : 0; }
 
 }  // extern "C"
 

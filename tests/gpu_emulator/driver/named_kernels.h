@@ -29,7 +29,7 @@ const Native* FindNative(const std::string& name, bool in_module);
 // For our libcudart: a function object for a kernel that XLA registered by name.
 extern "C" CUresult gpu_emulator_named_kernel(CUfunction* function, const char* name);
 
-// For our library doubles: whether a GPU of this process has failed, so that a kernel which waits ends.
+// For our library doubles: whether the device whose kernel this is has failed, so that one which waits ends.
 extern "C" int gpu_emulator_failed();
 
 // For our library doubles: enqueues `run` as a kernel of that name. It gets a copy of the `bytes` of parameters, which

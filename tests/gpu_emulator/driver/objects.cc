@@ -1,8 +1,17 @@
 #include "driver/objects.h"
 
+#include <array>
+
 namespace emulator {
 
-std::atomic<bool> failed{false};
+namespace {
+
+std::array<std::atomic<bool>, kMostDevices> failed{};
+
+}  // namespace
+
+bool HasFailed(int device) { return failed.at(static_cast<size_t>(device)); }
+void SetFailed(int device) { failed.at(static_cast<size_t>(device)) = true; }
 
 std::recursive_mutex& Global() {
   static auto* mutex = new std::recursive_mutex;

@@ -27,12 +27,14 @@ struct Capture;
 // One cuEventRecord: reached once the stream has come to it.
 class Record {
  public:
+  explicit Record(int device) : device_(device) {}
   void Reach();
   bool reached() const { return reached_.load(); }
-  void Wait();  // until it is reached or the context has failed
+  void Wait();  // until it is reached, or its device or the one that waits has failed
   std::chrono::steady_clock::time_point when() const { return when_; }
 
  private:
+  const int device_;
   std::atomic<bool> reached_{false};
   std::chrono::steady_clock::time_point when_;
   std::mutex mutex_;
@@ -71,6 +73,7 @@ struct CUstream_st {
   std::deque<emulator::Operation> queue;
   uint64_t submitted = 0;  // operations so far
   uint64_t completed = 0;
+  std::string work;      // what it runs, or ran last
   bool started = false;  // has a thread
   bool closing = false;  // destroyed: the thread ends once the queue is empty
   std::condition_variable changed;
@@ -102,13 +105,17 @@ struct CUfunc_st {
   std::string name;
   const ptx::Kernel* kernel = nullptr;
   std::map<int, int> attributes;
+  std::atomic<bool> loaded{false};  // was launched
 };
 
 namespace emulator {
 
-// A kernel has failed: work that is enqueued or waits ends without doing anything, and calls return kFailed from then
-// on, as in a context of a GPU.
-extern std::atomic<bool> failed;
+// A kernel of the device has failed: work of the device that is enqueued or waits ends without doing anything, and
+// calls return kFailed from then on. Other devices go on.
+constexpr int kMostDevices = 64;
+constexpr unsigned long long kStreamsOfDevice = 1000000;  // their ids begin at a multiple of this
+bool HasFailed(int device);
+void SetFailed(int device);
 constexpr CUresult kFailed = CUDA_ERROR_LAUNCH_FAILED;
 
 // Guards all objects, except for what a stream's or an event's own mutex guards.

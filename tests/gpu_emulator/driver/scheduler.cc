@@ -82,7 +82,7 @@ void RunStream(CUstream stream) {
     lock.unlock();
     for (const auto& [other, count] : operation.after) WaitForOperations(other, count);
     HoldBack();
-    if (!failed) {
+    if (!HasFailed(stream->device)) {
       operation.run();
       Count(stream->id, operation.type, 1, 0);
     }
@@ -122,7 +122,31 @@ uint64_t Submit(CUstream stream, Operation operation) {
 
 void WaitForOperations(CUstream stream, uint64_t count) {
   std::unique_lock<std::mutex> lock(Mutex());
-  stream->changed.wait(lock, [&] { return stream->completed >= count || failed; });
+  stream->changed.wait(lock, [&] { return stream->completed >= count || HasFailed(stream->device); });
+}
+
+bool WaitForOperationsUntil(CUstream stream, uint64_t count, std::chrono::steady_clock::time_point moment) {
+  std::unique_lock<std::mutex> lock(Mutex());
+  return stream->changed.wait_until(lock, moment,
+                                    [&] { return stream->completed >= count || HasFailed(stream->device); });
+}
+
+uint64_t Pending(CUstream stream) {
+  const std::lock_guard<std::mutex> lock(Mutex());
+  return stream->submitted - stream->completed;
+}
+
+std::string PendingWork() {
+  const std::lock_guard<std::mutex> lock(Mutex());
+  std::string text;
+  for (const CUstream stream : Started()) {
+    if (stream->completed == stream->submitted) continue;
+    const uint64_t behind = stream->submitted - stream->completed - 1;
+    text += "Stream " + std::to_string(stream->id % kStreamsOfDevice) + " of device " + std::to_string(stream->device) +
+            " runs " + (stream->work.empty() ? "an operation" : stream->work) + ", and " + std::to_string(behind) +
+            " operations wait behind it. ";
+  }
+  return text;
 }
 
 bool IsBusy(CUstream stream) {
@@ -160,7 +184,12 @@ RunningOperation CurrentOperation() { return running; }
 RunAs::RunAs(const RunningOperation& operation) : before_(running) { running = operation; }
 RunAs::~RunAs() { running = before_; }
 
-WorkName::WorkName(const char* name) : before_(running_work) { running_work = name; }
+WorkName::WorkName(const char* name) : before_(running_work) {
+  running_work = name;
+  if (running.stream == nullptr) return;
+  const std::lock_guard<std::mutex> lock(Mutex());
+  running.stream->work = name;
+}
 WorkName::~WorkName() { running_work = before_; }
 const char* RunningWork() { return running_work; }
 

@@ -15,7 +15,9 @@
 
 #include <cuda.h>
 
+#include <chrono>
 #include <cstdint>
+#include <string>
 
 #include "driver/objects.h"
 
@@ -26,8 +28,17 @@ int HardwareQueues();
 // Adds work to a stream; returns its number, for WaitForOperation.
 uint64_t Submit(CUstream stream, Operation operation);
 
-// Blocks until the stream has done its first `count` operations, or a context has failed.
+// Blocks until the stream has done its first `count` operations, or its device has failed.
 void WaitForOperations(CUstream stream, uint64_t count);
+
+// The same until a moment: false if it has come first.
+bool WaitForOperationsUntil(CUstream stream, uint64_t count, std::chrono::steady_clock::time_point moment);
+
+// Operations that the stream has not done yet.
+uint64_t Pending(CUstream stream);
+
+// "stream 2 of device 0 runs kernel fusion_2, and 3 operations wait behind it": for messages, of all streams.
+std::string PendingWork();
 
 // True if the stream has work.
 bool IsBusy(CUstream stream);
@@ -72,6 +83,7 @@ class RunAs {
 };
 
 // What the thread's work is called in messages ("cuMemcpyAsync", "kernel fusion_2"). The text must outlive the scope.
+// The stream that runs it shows the name too.
 class WorkName {
  public:
   explicit WorkName(const char* name);

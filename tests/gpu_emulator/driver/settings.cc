@@ -35,6 +35,14 @@ int LinkDomains() {
 
 int DriverVersion() { return static_cast<int>(Setting("VERSION", 13000)); }
 
+bool HasMulticast() {
+  constexpr int kHopper = 90;
+  return ComputeCapability() >= kHopper && LinkDomains() == 1 && Setting("NVLS", 1) != 0;
+}
+
+bool HasFabric() { return Setting("FABRIC", 0) != 0; }
+bool HasFabricChannel() { return Setting("FABRIC", 0) == 1; }
+
 bool HasWideMemoryOperations() { return Setting("WIDE_MEMORY_OPERATIONS", 1) != 0; }
 
 }  // namespace emulator

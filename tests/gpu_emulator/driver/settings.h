@@ -16,6 +16,11 @@ int Multiprocessors();           // MULTIPROCESSORS (132)
 int LinkDomains();               // LINK_DOMAINS (1)
 int DriverVersion();             // VERSION (13000)
 bool HasWideMemoryOperations();  // WIDE_MEMORY_OPERATIONS: 64-bit stream memory operations (1)
+bool HasMulticast();             // NVLS: NVLink SHARP of GPUs of compute capability 9.0 and above (1)
+
+// FABRIC: handles that other hosts of the NVLink domain can import (0). 2: without an IMEX channel, which they need.
+bool HasFabric();
+bool HasFabricChannel();
 
 // Whether two GPUs of the machine reach each other's memory: their numbers are equal modulo LinkDomains().
 inline bool AreLinked(int gpu, int other) { return gpu % LinkDomains() == other % LinkDomains(); }

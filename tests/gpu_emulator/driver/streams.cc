@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "driver/blocking.h"
 #include "driver/capture.h"
 #include "driver/contexts.h"
 #include "driver/graph_actions.h"
@@ -37,16 +38,15 @@ void AddLegacyDependencies(CUstream stream, Operation* operation) {
 }  // namespace
 
 CUresult ResolveFor(const char* call, CUstream handle, CUstream* stream) {
-  if (failed) return kFailed;
   if (IsSpecial(handle)) {
     const CUresult result = RequireContext(call);
     if (result != CUDA_SUCCESS) return result;
     *stream = &Current()->null_stream;
-    return CUDA_SUCCESS;
+  } else {
+    if (!IsLive(HandleKind::kStream, handle, call)) return CUDA_ERROR_INVALID_HANDLE;
+    *stream = handle;
   }
-  if (!IsLive(HandleKind::kStream, handle, call)) return CUDA_ERROR_INVALID_HANDLE;
-  *stream = handle;
-  return CUDA_SUCCESS;
+  return HasFailed((*stream)->device) ? kFailed : CUDA_SUCCESS;
 }
 
 CUstream Resolve(CUstream handle) {
@@ -62,6 +62,14 @@ CUstream Resolve(CUstream handle) {
 }
 
 CUresult Enqueue(CUstream handle, CUgraphNodeType type, std::function<void()> work, uint64_t* number) {
+  CUstream stream = nullptr;
+  const CUresult result = ResolveFor("work on a stream", handle, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  AwaitRoom(stream);
+  return EnqueueNow(handle, type, std::move(work), number);
+}
+
+CUresult EnqueueNow(CUstream handle, CUgraphNodeType type, std::function<void()> work, uint64_t* number) {
   if (number != nullptr) *number = 0;
   CUstream stream = nullptr;
   const CUresult result = ResolveFor("work on a stream", handle, &stream);
@@ -115,7 +123,7 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priori
   (*stream)->flags = flags;
   (*stream)->priority = priority > 0 ? 0 : priority < kGreatestPriority ? kGreatestPriority : priority;
   (*stream)->id = static_cast<unsigned long long>(++context->created_streams) +
-                  static_cast<unsigned long long>(context->device) * 1000000;
+                  static_cast<unsigned long long>(context->device) * kStreamsOfDevice;
   (*stream)->hardware_queue = context->created_streams % HardwareQueues();
   context->streams.insert(*stream);
   HandleCreated(HandleKind::kStream, *stream);
@@ -141,7 +149,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
   const CUresult result = ResolveOutsideCapture(__func__, handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   stream->Wait();
-  return failed ? kFailed : CUDA_SUCCESS;
+  return HasFailed(stream->device) ? kFailed : CUDA_SUCCESS;
 }
 
 CUresult cuStreamQuery(CUstream handle) {
@@ -149,7 +157,7 @@ CUresult cuStreamQuery(CUstream handle) {
   const CUresult result = ResolveOutsideCapture(__func__, handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (!stream->Idle()) return CUDA_ERROR_NOT_READY;
-  return failed ? kFailed : CUDA_SUCCESS;
+  return HasFailed(stream->device) ? kFailed : CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetPriority(CUstream handle, int* priority) {

@@ -20,4 +20,7 @@ CUresult ResolveFor(const char* call, CUstream handle, CUstream* stream);
 // capture.
 CUresult Enqueue(CUstream handle, CUgraphNodeType type, std::function<void()> work, uint64_t* number = nullptr);
 
+// The same for a call that has come through AwaitRoom (blocking.h) and may hold Global().
+CUresult EnqueueNow(CUstream handle, CUgraphNodeType type, std::function<void()> work, uint64_t* number = nullptr);
+
 }  // namespace emulator

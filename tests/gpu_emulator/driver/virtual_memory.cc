@@ -1,4 +1,4 @@
-// Virtual memory management: reserved addresses, physical memory, and export to other processes.
+// Virtual memory management: reserved addresses, physical memory, mappings and rights to them.
 #include <cuda.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,47 +8,29 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "driver/blocking.h"
 #include "driver/contexts.h"
+#include "driver/generic_handles.h"
 #include "driver/handles.h"
 #include "driver/log.h"
 #include "driver/memory.h"
+#include "driver/multicast.h"
 #include "driver/objects.h"
+#include "driver/settings.h"
 #include "ptx/ptx.h"
 
 namespace emulator {
 namespace {
 
-// What a CUmemGenericAllocationHandle stands for. Mappings keep the memory when the handle is released.
-using PhysicalMemory = std::shared_ptr<Backing>;
-
-// Requires Global(). Handles are numbers that are never given again.
-std::map<CUmemGenericAllocationHandle, PhysicalMemory>& Handles() {
-  static auto* handles = new std::map<CUmemGenericAllocationHandle, PhysicalMemory>;
-  return *handles;
-}
-
 // Address -> bytes of each reservation. Requires Global().
 std::map<uint64_t, size_t>& Reservations() {
   static auto* reservations = new std::map<uint64_t, size_t>;
   return *reservations;
-}
-
-// Requires Global().
-PhysicalMemory FindHandle(CUmemGenericAllocationHandle handle, const char* call) {
-  const auto at = Handles().find(handle);
-  if (at != Handles().end()) return at->second;
-  Complain("%s: 0x%llx is no handle of physical memory, or was released", call, handle);
-  return nullptr;
-}
-
-CUmemGenericAllocationHandle NewHandle(PhysicalMemory physical) {
-  const CUmemGenericAllocationHandle handle = 0xe000000000000000 + NextId();
-  Handles()[handle] = std::move(physical);
-  return handle;
 }
 
 bool IsReserved(uint64_t address, size_t bytes) {
@@ -58,13 +40,15 @@ bool IsReserved(uint64_t address, size_t bytes) {
   return address + bytes <= at->first + at->second;
 }
 
+bool IsMapped(const Range& range) { return range.kind == Kind::kVirtual || range.kind == Kind::kMulticast; }
+
 // The mappings that make up [address, address + bytes) without a gap, or none. Requires Global().
 std::vector<std::map<uintptr_t, Range>::iterator> Mappings(uint64_t address, size_t bytes) {
   std::vector<std::map<uintptr_t, Range>::iterator> mappings;
   uint64_t at = address;
   while (at < address + bytes) {
     const auto found = Ranges().find(at);
-    if (found == Ranges().end() || found->second.kind != Kind::kVirtual) return {};
+    if (found == Ranges().end() || !IsMapped(found->second)) return {};
     mappings.push_back(found);
     at += found->second.bytes;
   }
@@ -79,25 +63,66 @@ CUresult CheckProperties(const CUmemAllocationProp* properties) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   if (!IsDevice(properties->location.id)) return CUDA_ERROR_INVALID_DEVICE;
-  const auto types = static_cast<unsigned>(properties->requestedHandleTypes);
-  if ((types & ~static_cast<unsigned>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) != 0) {
-    Complain("refused: handle types 0x%x; the emulated GPU exports memory as POSIX file descriptors only", types);
-    return CUDA_ERROR_NOT_SUPPORTED;
+  return CheckHandleTypes(static_cast<unsigned>(properties->requestedHandleTypes), "physical memory");
+}
+
+// Devices that have access to mappings.
+std::set<int> DevicesWithAccess(uint64_t address, size_t bytes) {
+  const Lock lock(Global());
+  std::set<int> devices;
+  for (const auto mapping : Mappings(address, bytes)) {
+    for (const auto& [device, rights] : mapping->second.access) devices.insert(device);
   }
+  return devices;
+}
+
+int RightsOf(CUmemAccess_flags flags) {
+  return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
+         : flags == CU_MEM_ACCESS_FLAGS_PROT_READ    ? PROT_READ
+                                                     : PROT_NONE;
+}
+
+// Whether a device can have access to a mapping.
+CUresult CheckLocation(const CUmemLocation& location, const Range& mapping) {
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || !IsDevice(location.id)) {
+    Complain("refused: cuMemSetAccess for location type %d, %d", static_cast<int>(location.type), location.id);
+    return CUDA_ERROR_INVALID_DEVICE;
+  }
+  const int gpu = Physical(location.id);
+  if (mapping.kind == Kind::kMulticast ? IsInTeam(*mapping.multicast, gpu)
+                                       : mapping.backing->gpu == gpu || AreLinked(mapping.backing->gpu, gpu)) {
+    return CUDA_SUCCESS;
+  }
+  Complain("cuMemSetAccess: device %d does not reach this memory, which is %s", location.id,
+           mapping.kind == Kind::kMulticast ? "a multicast object without it"
+                                            : ("of GPU " + std::to_string(mapping.backing->gpu)).c_str());
+  return CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult SetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc* access, size_t count) {
+  const Lock lock(Global());
+  const auto mappings = Mappings(pointer, bytes);
+  if (mappings.empty()) {
+    Complain("%s: 0x%llx and %zu bytes behind it are not one or more whole mappings", "cuMemSetAccess", pointer, bytes);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    for (const auto mapping : mappings) {
+      const CUresult result = CheckLocation(access[i].location, mapping->second);
+      if (result != CUDA_SUCCESS) return result;
+    }
+  }
+  for (const auto mapping : mappings) {
+    for (size_t i = 0; i < count; ++i) mapping->second.access[access[i].location.id] = RightsOf(access[i].flags);
+    if (mapping->second.kind == Kind::kMulticast) continue;
+    // Devices of a process share its view, so pages have the rights that any of them has.
+    int rights = PROT_NONE;
+    for (const auto& [device, right] : mapping->second.access) rights |= right;
+    mprotect(DeviceView(mapping->first), mapping->second.bytes, rights);
+  }
+  ptx::ForgetAccessibleRanges();
   return CUDA_SUCCESS;
 }
-
-// The file descriptor is one of an emulated driver's.
-bool IsOurs(int fd) {
-  char path[64], target[128];
-  snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-  const ssize_t length = readlink(path, target, sizeof(target) - 1);
-  if (length <= 0) return false;
-  target[length] = '\0';
-  return strstr(target, "memfd:gpu_emulator") != nullptr;
-}
-
-bool IsGranular(uint64_t value) { return value != 0 && value % kGranularity == 0; }
 
 }  // namespace
 
@@ -111,7 +136,8 @@ CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp*
 
 CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t bytes, size_t alignment, CUdeviceptr,
                              unsigned long long flags) {
-  if (!IsGranular(bytes) || (alignment & (alignment - 1)) != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  CheckGranular(__func__, "number of bytes", bytes);
+  if (bytes == 0 || (alignment & (alignment - 1)) != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const Lock lock(Global());
   *pointer = NewAddresses(bytes, alignment < kGranularity ? kGranularity : alignment);
   Reservations()[*pointer] = bytes;
@@ -139,10 +165,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
                      unsigned long long flags) {
   const CUresult result = CheckProperties(properties);
   if (result != CUDA_SUCCESS) return result;
-  if (!IsGranular(bytes) || flags != 0) {
-    Complain("%s: %zu bytes are no multiple of the granularity, %zu", __func__, bytes, kGranularity);
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  CheckGranular(__func__, "number of bytes", bytes);
+  if (bytes == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const Lock lock(Global());
   auto backing = NewBacking(bytes, properties->location.id);
   if (backing == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -152,26 +176,25 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
   UnmapView(fill_at, bytes);
   backing->properties = *properties;
   backing->is_virtual = true;
-  *handle = NewHandle(std::move(backing));
+  *handle = NewHandle({std::move(backing), nullptr});
   TRACE("%s of %zu bytes on device %d: 0x%llx", __func__, bytes, properties->location.id, *handle);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  const Lock lock(Global());
-  if (FindHandle(handle, __func__) == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Handles().erase(handle);
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
-  const Lock lock(Global());
-  const PhysicalMemory physical = FindHandle(handle, __func__);
-  if (physical == nullptr || offset != 0 || flags != 0 || !IsGranular(bytes) || pointer % kGranularity != 0 ||
-      bytes > physical->bytes) {
-    return CUDA_ERROR_INVALID_VALUE;
+  CheckGranular(__func__, "address", pointer);
+  CheckGranular(__func__, "number of bytes", bytes);
+  Shareable mapped;
+  {
+    const Lock lock(Global());
+    mapped = HandleOf(handle, __func__);
   }
+  const bool is_memory = mapped.memory != nullptr;
+  if (!is_memory) WaitForTeam(*mapped.multicast, __func__);
+  const Lock lock(Global());
+  const size_t whole = is_memory ? mapped.memory->bytes : BytesOf(*mapped.multicast);
+  if (offset != 0 || flags != 0 || bytes == 0 || bytes > whole) return CUDA_ERROR_INVALID_VALUE;
   if (!IsReserved(pointer, bytes)) {
     Complain("%s: 0x%llx and %zu bytes behind it are not reserved", __func__, pointer, bytes);
     return CUDA_ERROR_INVALID_VALUE;
@@ -181,56 +204,42 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGeneric
     Complain("%s: memory is mapped there already: %s", __func__, Describe(pointer).c_str());
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (!MapView(pointer, *physical, bytes, PROT_NONE)) return CUDA_ERROR_OUT_OF_MEMORY;
-  Ranges()[pointer] = Range{bytes, Kind::kVirtual, physical->device, physical, NextId(), __func__};
+  if (is_memory && !MapView(pointer, *mapped.memory, bytes, PROT_NONE)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Range range{bytes, is_memory ? Kind::kVirtual : Kind::kMulticast, 0, mapped.memory, NextId(), __func__};
+  if (is_memory) range.device = mapped.memory->device;
+  range.multicast = mapped.multicast;
+  Ranges()[pointer] = std::move(range);
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes) {
+  MayWaitFor(DevicesWithAccess(pointer, bytes), __func__);
   const Lock lock(Global());
   const auto mappings = Mappings(pointer, bytes);
   if (mappings.empty()) {
     Complain("%s: 0x%llx and %zu bytes behind it are not one or more whole mappings", __func__, pointer, bytes);
     return CUDA_ERROR_INVALID_VALUE;
   }
-  UnmapView(pointer, bytes);
-  for (const auto mapping : mappings) Forget(mapping, __func__);
+  for (const auto mapping : mappings) {
+    if (mapping->second.kind == Kind::kVirtual) UnmapView(mapping->first, mapping->second.bytes);
+    Forget(mapping, __func__);
+  }
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc* access, size_t count) {
+  CheckGranular(__func__, "address", pointer);
+  CheckGranular(__func__, "number of bytes", bytes);
   if (access == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
-  const Lock lock(Global());
-  const auto mappings = Mappings(pointer, bytes);
-  if (mappings.empty()) {
-    Complain("%s: 0x%llx and %zu bytes behind it are not one or more whole mappings", __func__, pointer, bytes);
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  for (size_t i = 0; i < count; ++i) {
-    if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !IsDevice(access[i].location.id)) {
-      Complain("refused: %s for location type %d, %d", __func__, static_cast<int>(access[i].location.type),
-               access[i].location.id);
-      return CUDA_ERROR_INVALID_DEVICE;
-    }
-    const int rights = access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
-                       : access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ    ? PROT_READ
-                                                                             : PROT_NONE;
-    for (const auto mapping : mappings) mapping->second.access[access[i].location.id] = rights;
-  }
-  // Devices of a process share its view, so pages have the rights that any of them has.
-  for (const auto mapping : mappings) {
-    int rights = PROT_NONE;
-    for (const auto& [device, right] : mapping->second.access) rights |= right;
-    mprotect(DeviceView(mapping->first), mapping->second.bytes, rights);
-  }
-  ptx::ForgetAccessibleRanges();
-  return CUDA_SUCCESS;
+  const CUresult result = SetAccess(pointer, bytes, access, count);
+  if (result == CUDA_SUCCESS) MayWaitFor(DevicesWithAccess(pointer, bytes), __func__);
+  return result;
 }
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr pointer) {
   const Lock lock(Global());
   const auto at = Find(pointer);
-  if (at == Ranges().end() || at->second.kind != Kind::kVirtual) return CUDA_ERROR_INVALID_VALUE;
+  if (at == Ranges().end() || !IsMapped(at->second)) return CUDA_ERROR_INVALID_VALUE;
   const auto right = at->second.access.find(location->id);
   const int rights = right == at->second.access.end() ? PROT_NONE : right->second;
   *flags = (rights & PROT_WRITE) != 0  ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
@@ -242,52 +251,16 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
   const Lock lock(Global());
   const auto at = Find(reinterpret_cast<uintptr_t>(address));
-  if (at == Ranges().end() || at->second.kind != Kind::kVirtual) return CUDA_ERROR_INVALID_VALUE;
-  *handle = NewHandle(at->second.backing);
+  if (at == Ranges().end() || !IsMapped(at->second)) return CUDA_ERROR_INVALID_VALUE;
+  *handle = NewHandle({at->second.backing, at->second.multicast});
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) {
   const Lock lock(Global());
-  const PhysicalMemory physical = FindHandle(handle, __func__);
-  if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *properties = physical->properties;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
-                                      unsigned long long flags) {
-  const Lock lock(Global());
-  const PhysicalMemory physical = FindHandle(handle, __func__);
-  if (physical == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-  if ((physical->properties.requestedHandleTypes & type) == 0) {
-    Complain("%s: cuMemCreate did not request handle type %d for this memory", __func__, static_cast<int>(type));
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  *static_cast<int*>(out) = dup(physical->fd);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* from,
-                                        CUmemAllocationHandleType type) {
-  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-  const int fd = static_cast<int>(reinterpret_cast<intptr_t>(from));
-  if (!IsOurs(fd)) {
-    Complain("%s: file descriptor %d is no exported memory", __func__, fd);
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  auto backing = std::make_shared<Backing>();
-  backing->fd = dup(fd);
-  backing->bytes = static_cast<size_t>(lseek(backing->fd, 0, SEEK_END));
-  backing->device = CurrentDevice();
-  backing->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  backing->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  backing->properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  backing->properties.location.id = backing->device;
-  backing->is_virtual = true;
-  const Lock lock(Global());
-  *handle = NewHandle(std::move(backing));
+  const Shareable& physical = HandleOf(handle, __func__);
+  if (properties == nullptr || physical.memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *properties = physical.memory->properties;
   return CUDA_SUCCESS;
 }
 

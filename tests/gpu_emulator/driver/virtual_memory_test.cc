@@ -41,16 +41,25 @@ CUresult Allow(CUdeviceptr pointer, size_t bytes, CUmemAccess_flags flags) {
   return cuMemSetAccess(pointer, bytes, &access, 1);
 }
 
+DYING_TEST_CASE("creates a granule and a page") {
+  DriverFixture gpu;
+  const CUmemAllocationProp properties = Properties();
+  CUmemGenericAllocationHandle handle = 0;
+  cuMemCreate(&handle, kGranule + 4096, &properties, 0);
+}
+DYING_TEST_CASE("reserves a page") {
+  DriverFixture gpu;
+  CUdeviceptr pointer = 0;
+  cuMemAddressReserve(&pointer, 4096, 0, 0, 0);
+}
 TEST_CASE("Sizes are multiples of the granularity") {
   DriverFixture gpu;
   const CUmemAllocationProp properties = Properties();
   size_t granularity = 0;
   REQUIRE(cuMemGetAllocationGranularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS);
   CHECK(granularity == kGranule);
-  CUmemGenericAllocationHandle handle = 0;
-  CHECK(cuMemCreate(&handle, kGranule + 4096, &properties, 0) == CUDA_ERROR_INVALID_VALUE);
-  CUdeviceptr pointer = 0;
-  CHECK(cuMemAddressReserve(&pointer, 4096, 0, 0, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(Dies("creates a granule and a page", "is no multiple of the granularity"));
+  CHECK(Dies("reserves a page", "is no multiple of the granularity"));
 }
 
 TEST_CASE("Memory is mapped where it was reserved, once, and unmapped as a whole") {
@@ -66,7 +75,24 @@ TEST_CASE("Memory is mapped where it was reserved, once, and unmapped as a whole
   CHECK(cuMemUnmap(pointer, kGranule) == CUDA_SUCCESS);
   CHECK(cuMemAddressFree(pointer, 2 * kGranule) == CUDA_SUCCESS);
   CHECK(cuMemRelease(handle) == CUDA_SUCCESS);
-  CHECK(cuMemRelease(handle) == CUDA_ERROR_INVALID_VALUE);
+}
+
+DYING_TEST_CASE("releases a handle twice") {
+  DriverFixture gpu;
+  const auto handle = Create();
+  cuMemRelease(handle);
+  cuMemRelease(handle);
+}
+DYING_TEST_CASE("maps a handle that was released") {
+  DriverFixture gpu;
+  const auto handle = Create();
+  const CUdeviceptr pointer = Reserve(kGranule);
+  cuMemRelease(handle);
+  cuMemMap(pointer, kGranule, 0, handle, 0);
+}
+TEST_CASE("A handle that was released is not used again") {
+  CHECK(Dies("releases a handle twice", "any more: cuMemRelease released it"));
+  CHECK(Dies("maps a handle that was released", "any more: cuMemRelease released it"));
 }
 
 CUdeviceptr MapOne() {

@@ -1,6 +1,6 @@
 // libnvidia-ml.so.1: the emulated machine as NVML describes it. Its GPUs have NVLinks to switches, reach each other's
-// memory, and belong to no cluster; with several LINK_DOMAINS they have NVLinks to the GPUs of their domain instead.
-// Layouts and numbers as in nvml.h.
+// memory, and belong to no cluster unless there is a FABRIC; with several LINK_DOMAINS they have NVLinks to the GPUs of
+// their domain instead. Layouts and numbers as in nvml.h.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -25,6 +25,7 @@ constexpr const char* kDriverVersion = "580.65.06";
 constexpr int kCudaVersion = 13000;
 constexpr unsigned kLinks = 18, kFirstBus = 0x10;
 enum LinkEnd : unsigned { kLinkToGpu = 0, kLinkToSwitch = 2 };                // nvmlIntNvLinkDeviceType_t
+constexpr uint8_t kFabricCompleted = 3;                                       // NVML_GPU_FABRIC_STATE_COMPLETED
 enum PeerToPeer : unsigned { kPeerToPeerWorks = 0, kTopologyForbidsIt = 3 };  // nvmlGpuP2PStatus_t
 
 struct PciInfo {  // nvmlPciInfo_t
@@ -269,6 +270,9 @@ int nvmlDeviceGetGpuFabricInfoV(void* device, FabricInfo* info) {
   const unsigned version = info->version;
   memset(info, 0, sizeof(*info));  // state 0: the machine has no fabric manager that tells
   info->version = version;
+  if (!emulator::HasFabric()) return kSuccess;
+  info->state = kFabricCompleted;
+  memset(info->cluster, 0xfa, sizeof(info->cluster));
   return kSuccess;
 }
 // Each value has a result of its own; the call fails only if it has none to give.

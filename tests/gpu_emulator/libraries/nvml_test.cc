@@ -67,6 +67,11 @@ TEST_CASE("NVML names the device, finds it by its addresses, and describes a swi
   memcpy(fabric, &version, sizeof(version));
   CHECK(nvmlDeviceGetGpuFabricInfoV(device, fabric) == kSuccess);
   for (size_t i = sizeof(version); i < sizeof(fabric); ++i) CHECK(fabric[i] == 0);
+  setenv("GPU_EMULATOR_FABRIC", "1", 1);
+  CHECK(nvmlDeviceGetGpuFabricInfoV(device, fabric) == kSuccess);
+  CHECK(fabric[4] != 0);   // the cluster's name
+  CHECK(fabric[28] == 3);  // completed
+  unsetenv("GPU_EMULATOR_FABRIC");
   unsigned state[3] = {7, 7, 7};
   CHECK(nvmlSystemGetConfComputeState(state) == kSuccess);
   CHECK((state[0] | state[1] | state[2]) == 0);

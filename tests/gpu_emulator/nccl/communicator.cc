@@ -44,14 +44,22 @@ uint64_t Channel::Take(char* to, uint64_t size) {
 Communicator::Communicator(const std::string& name, int ranks, int rank) : ranks_(ranks), rank_(rank) {
   const std::string me = "rank " + std::to_string(rank) + " of " + std::to_string(ranks);
   Demand(ranks >= 1 && ranks <= kMaxRanks && rank >= 0 && rank < ranks, "a communicator with " + me);
-  Demand(cuCtxGetDevice(&device_) == CUDA_SUCCESS, "a communicator without a current CUDA context");
+  int gpu = 0;
+  Demand(cuCtxGetCurrent(&context_) == CUDA_SUCCESS && cuCtxGetDevice(&device_) == CUDA_SUCCESS &&
+             cuDeviceGetAttribute(&gpu, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device_) == CUDA_SUCCESS,
+         "a communicator without a current CUDA context");
   clique_ = static_cast<Clique*>(MapShared(name, sizeof(Clique)));
   Demand(clique_ != nullptr, "no shared memory for " + me);
   uint32_t expected = 0;
   const bool first = clique_->ranks.compare_exchange_strong(expected, static_cast<uint32_t>(ranks));
   Demand(first || expected == static_cast<uint32_t>(ranks),
          me + ", but another rank says " + std::to_string(expected) + " ranks");
-  Demand(clique_->taken[rank].exchange(1) == 0, me + " exists twice");
+  const auto mark = static_cast<uint32_t>(gpu) + 1;
+  Demand(clique_->taken[rank].exchange(mark) == 0, me + " exists twice");
+  for (int other = 0; other < ranks; ++other) {
+    Demand(other == rank || clique_->taken[other].load() != mark,
+           me + " is on the GPU of rank " + std::to_string(other));
+  }
   if (clique_->attached.fetch_add(1) + 1 == static_cast<uint32_t>(ranks)) shm_unlink(name.c_str());
   const int64_t seconds = Setting("NCCL_TIMEOUT", 60);
   Demand(WaitFor(seconds, [&] { return clique_->attached.load() == static_cast<uint32_t>(ranks); }),

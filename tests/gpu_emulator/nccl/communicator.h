@@ -30,8 +30,8 @@ struct Channel {
 
 // Shared by the ranks.
 struct Clique {
-  std::atomic<uint32_t> ranks;  // as the first one says
-  std::atomic<uint32_t> taken[kMaxRanks];
+  std::atomic<uint32_t> ranks;             // as the first one says
+  std::atomic<uint32_t> taken[kMaxRanks];  // 1 + the number of its GPU
   std::atomic<uint32_t> attached;
   std::atomic<uint32_t> gone[kMaxRanks];   // 1: destroyed or aborted its end
   Channel channels[kMaxRanks][kMaxRanks];  // [from][to]; pages that nobody writes take no memory
@@ -48,6 +48,7 @@ class Communicator {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   CUdevice device() const { return device_; }
+  CUcontext context() const { return context_; }
   Channel& To(int rank) { return clique_->channels[rank_][rank]; }
   Channel& From(int rank) { return clique_->channels[rank][rank_]; }
   bool IsGone(int rank) const { return clique_->gone[rank].load() != 0; }
@@ -71,6 +72,7 @@ class Communicator {
   const int rank_;
   int first_summand_ = 0;
   CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
   std::atomic<bool> aborted_{false};
   std::atomic<uint64_t> tickets_{0};
   std::mutex mutex_;

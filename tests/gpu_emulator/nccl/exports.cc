@@ -131,6 +131,22 @@ int ncclCommInitRankScalable(Communicator** communicator, int ranks, int rank, i
   return Make(communicator, ranks, *id, rank);
 }
 
+int ncclCommInitAll(Communicator** communicators, int count, const int* devices) {
+  if (communicators == nullptr || count < 1) return kInvalidArgument;
+  UniqueId id{};
+  ncclGetUniqueId(&id);
+  StartGroup();
+  for (int rank = 0; rank < count; ++rank) {
+    const int device = devices == nullptr ? rank : devices[rank];
+    CUcontext context = nullptr;
+    Demand(cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS && cuCtxPushCurrent(context) == CUDA_SUCCESS,
+           "ncclCommInitAll for device " + std::to_string(device));
+    Make(&communicators[rank], count, id, rank);
+    cuCtxPopCurrent(nullptr);
+  }
+  return EndGroup();
+}
+
 int ncclCommFinalize(Communicator* communicator) {
   Existing(communicator, "ncclCommFinalize");
   return kSuccess;

@@ -46,10 +46,19 @@ void CheckOverlaps(const std::vector<Operation>& operations) {
   }
 }
 
-int Launch(Pending pending) {
+// One thread may call for several GPUs in a group; NCCL takes the context of each. A stream is of its communicator's
+// GPU.
+void CheckStream(const Pending& pending) {
   CUdevice device = 0;
   Demand(cuCtxGetDevice(&device) == CUDA_SUCCESS && device == pending.communicator->device(),
          Describe(pending.operations[0]) + " without the current context of its communicator's GPU");
+  CUdevice of_stream = 0;
+  Demand(cuStreamGetDevice(pending.stream, &of_stream) == CUDA_SUCCESS && of_stream == device,
+         Describe(pending.operations[0]) + " on a stream of another GPU");
+}
+
+int Launch(Pending pending) {
+  CheckStream(pending);
   CheckOverlaps(pending.operations);
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   if (cuStreamIsCapturing(pending.stream, &capture) != CUDA_SUCCESS) return kUnhandledCudaError;
@@ -87,9 +96,13 @@ int EndGroup() {
   Demand(group.depth > 0, "ncclGroupEnd without ncclGroupStart");
   if (--group.depth > 0) return kSuccess;
   if (!group.makes.empty()) MakeAll(std::exchange(group.makes, {}));
+  std::vector<Pending> calls = std::exchange(group.pending, {});
+  const bool of_several = calls.size() > 1;
   int result = kSuccess;
-  for (Pending& pending : std::exchange(group.pending, {})) {
+  for (Pending& pending : calls) {
+    if (of_several) cuCtxPushCurrent(pending.communicator->context());
     const int launched = Launch(std::move(pending));
+    if (of_several) cuCtxPopCurrent(nullptr);
     if (launched != kSuccess) result = launched;
   }
   return result;

@@ -81,9 +81,7 @@ bool MapHeaps(World& world) {
 bool MapMulticast(World& world) {
   Demand(!AsksForNvls() || !world.shares_gpu,
          "multicast memory for PEs that share a GPU: NVSHMEM_DISABLE_NVLS is not 1");
-  if (!AsksForNvls() || world.size < 2 || ComputeCapability() < 90 || Setting("NVLS", 1) == 0) {
-    return true;
-  }
+  if (!AsksForNvls() || world.size < 2 || !HasMulticast()) return true;
   std::vector<CUdeviceptr> heaps;
   for (char* const heap : world.heaps) heaps.push_back(reinterpret_cast<CUdeviceptr>(heap));
   CUdeviceptr multicast = 0;

@@ -17,6 +17,7 @@
 #include "tests/doubles/nvshmem_host_api.h"
 #include "tests/nvshmem/gpu/cuda_double_device.h"
 #include "tests/nvshmem/gpu/cuda_errors.h"
+#include "tests/nvshmem/gpu/memory_double.h"
 
 namespace xla_shmem::testing {
 namespace {
@@ -257,6 +258,7 @@ const gpu::CudaDriver& CudaDouble::Driver() {
     table.module_get_function = DoubleCalls::GetFunction;
     table.launch_kernel = DoubleCalls::Launch;
     table.get_error_name = DoubleCalls::ErrorName;
+    AddVirtualMemory(&table);
     return table;
   }();
   return driver;

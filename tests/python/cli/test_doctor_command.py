@@ -226,7 +226,7 @@ def test_nvshmem_of_a_wheel_is_judged_by_the_plugins_cuda(double: Path, tmp_path
     wheels.install(tmp_path, "jax-cuda13-plugin", jaxlib, "jax_cuda13_plugin/plugin.so", b"")
     wheels.install(tmp_path, "jax-cuda13-pjrt", jaxlib, "jax_plugins/xla_cuda13/plugin.so", b"")
     path = wheels.install_nvshmem(tmp_path, cuda, b"not a library")
-    value = answer(double, "hgx", PYTHONPATH=str(tmp_path))
+    value = answer(double, "hgx", PYTHONPATH=str(tmp_path), XLA_SHMEM_GPU_HEAP="nvshmem")
     nvshmem = value["facts"]["nvshmem"]
     assert str(path) in nvshmem["error"]
     assert nvshmem["cause"] == cause

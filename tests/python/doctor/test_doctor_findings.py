@@ -294,12 +294,18 @@ GPU_FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "update NVIDIA's driver to 525 or newer",
     ),
     "NVSHMEM missing": (
-        {"nvshmem": Library("", "", "no NVSHMEM host library found", "missing")},
+        {
+            "nvshmem": Library("", "", "no NVSHMEM host library found", "missing"),
+            "environment": {"needs_nvshmem": True},
+        },
         "NVSHMEM: no NVSHMEM host library found",
         "pip install nvidia-nvshmem-cu13",
     ),
     "NVSHMEM for the other CUDA": (
-        {"nvshmem": Library("", "", "nvidia-nvshmem-cu12 3.8.0 is for CUDA 12", "other CUDA")},
+        {
+            "nvshmem": Library("", "", "nvidia-nvshmem-cu12 3.8.0 is for CUDA 12", "other CUDA"),
+            "environment": {"needs_nvshmem": True},
+        },
         "is for CUDA 12",
         "pip uninstall -y nvidia-nvshmem-cu12 nvidia-nvshmem-cu13 && pip install nvidia-nvshmem-cu13",
     ),
@@ -322,7 +328,7 @@ GPU_FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "unset JAX_LOCAL_DEVICE_IDS",
     ),
     "NVSHMEM by option": (
-        {"nvshmem": Library("", "", "/opt/x.so: not found", "option")},
+        {"nvshmem": Library("", "", "/opt/x.so: not found", "option"), "environment": {"needs_nvshmem": True}},
         "/opt/x.so: not found",
         "unset XLA_SHMEM_NVSHMEM_LIBRARY",
     ),
@@ -352,12 +358,20 @@ def test_several_domains_are_a_note() -> None:
     ]
 
 
-def test_several_gpus_in_one_process_are_a_note_with_the_launch_command() -> None:
+def test_several_gpus_in_one_process_are_a_note_that_names_the_heap() -> None:
     facts = machine(DGX, environment={"gpus_per_process": 8})
     assert diagnose(facts).gpu.works
     what, fix = first(facts)
-    assert "uses 8 GPUs, but NVSHMEM has one PE per process" in what
-    assert fix.startswith("xla-shmem launch -n 8 -- python train.py")
+    assert "uses 8 GPUs; the CUDA driver makes their symmetric memory" in what
+    assert not fix
+
+
+def test_without_nvshmem_the_drivers_memory_is_a_note_with_the_fix() -> None:
+    facts = machine(DGX, nvshmem=Library("", "", "no NVSHMEM host library found", "missing"))
+    assert diagnose(facts).gpu.works
+    what, fix = first(facts)
+    assert what.endswith("no NVSHMEM host library found; the CUDA driver makes the symmetric memory instead")
+    assert fix == "pip install nvidia-nvshmem-cu13"
 
 
 def test_a_fabric_that_is_still_registering_is_a_note() -> None:

@@ -9,131 +9,17 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from recording_job import RecordingRuntime, fabric_job, run_job
 
-from xla_shmem.gpu.nvml import Fabric, Link
-from xla_shmem.gpu.process_facts import GpuFacts, ProcessFacts
+from xla_shmem.gpu.nvml import Link
 from xla_shmem.options import resolve
-from xla_shmem.runtime.gpu_job import GpuJob, OpenGpu, Runtime
-from xla_shmem.runtime.job_topology import JobTopology
+from xla_shmem.runtime.gpu_job import GpuJob
 from xla_shmem.runtime.store import LocalStore
-
-
-class RecordingRuntime(Runtime):
-    """Records its calls.
-
-    Args:
-      bus_ids: GPUs of the process; equal ones are shared.
-      host: its host.
-      start_error: what NVSHMEM's start fails with.
-      offset: of the arena in NVSHMEM's heap.
-      free_bytes: memory of its GPU.
-      multicast: whether it has multicast memory.
-      compute_capability: of its GPU; (0, 0) if it is unknown.
-      multiprocessors: of its GPU.
-      can_copy_permutes: whether its driver can.
-    """
-
-    def __init__(
-        self,
-        *bus_ids: str,
-        host: str = "one",
-        start_error: str = "",
-        offset: int = 512,
-        free_bytes: int = 80 << 30,
-        multicast: bool = True,
-        compute_capability: tuple[int, int] = (0, 0),
-        multiprocessors: int = 132,
-        can_copy_permutes: bool = True,
-    ) -> None:
-        # Behind switches, all GPUs of a host reach one another.
-        gpus = tuple(GpuFacts(bus_id, switch_links=18, compute_capability=compute_capability) for bus_id in bus_ids)
-        self._facts = ProcessFacts(host, gpus, imex_channels=1)
-        self._start_error = start_error
-        self._offset = offset
-        self._free_bytes = free_bytes
-        self._multiprocessors = multiprocessors
-        self._can_copy_permutes = can_copy_permutes
-        self._multicast = multicast
-        self.uses_multimem = False
-        self.settings: dict[str, str] = {}
-        self.settings_at_id: dict[str, str] | None = None
-        self.ended: list[str] = []
-        self.opened: list[int] = []
-        self.started: list[dict[str, Any]] = []
-        self.admitted: list[tuple[list[int], int]] = []
-        self.observed: list[tuple[int, list[int], dict[str, Any]]] = []
-
-    def facts(self, ordinals: Sequence[int] | None) -> ProcessFacts:  # type: ignore[override]
-        return self._facts
-
-    def open(self, options: Any, ordinal: int, cuda: int) -> OpenGpu:
-        self.opened.append(ordinal)
-        return OpenGpu(self._free_bytes, self._multiprocessors, self._can_copy_permutes)
-
-    def observe(self, process: int, processes: Sequence[int], **what: Any) -> list[str]:  # type: ignore[override]
-        self.observed.append((process, list(processes), what))
-        return []
-
-    def report(self) -> None:  # type: ignore[override]
-        pass
-
-    def set_nvshmem(self, settings: Mapping[str, str]) -> None:
-        self.settings.update(settings)
-
-    def end(self, reason: str) -> None:
-        self.ended.append(reason)
-
-    def unique_id(self) -> bytes:  # type: ignore[override]
-        self.settings_at_id = dict(self.settings)
-        return b"id of " + self._facts.gpus[0].bus_id.encode()
-
-    def start(self, **arguments: Any) -> int:  # type: ignore[override]
-        self.started.append(arguments)
-        if self._start_error:
-            raise RuntimeError(self._start_error)
-        return self._offset
-
-    def has_multicast(self) -> bool:  # type: ignore[override]
-        return self._multicast
-
-    def use_multimem(self) -> None:  # type: ignore[override]
-        assert not self.admitted, "a collective may run already"
-        self.uses_multimem = True
-
-    def admit(self, world: list[int], fingerprint: int) -> None:  # type: ignore[override]
-        self.admitted.append((world, fingerprint))
-
-
-def run_job(
-    runtimes: Sequence[RecordingRuntime],
-    before: Callable[[int], None] = lambda process: None,
-    timeout_s: float = 10,
-    **options: Any,
-) -> list[JobTopology]:
-    """Returns the result of every process of a job; calls `before(process)` before its start."""
-    store = LocalStore()
-    topologies: dict[int, JobTopology] = {}
-    devices = [SimpleNamespace(id=process, process_index=process) for process in range(len(runtimes))]
-
-    def body(process: int) -> None:
-        before(process)
-        chosen = dataclasses.replace(resolve({}, {}), **{"records": "off", **options})
-        job = GpuJob(chosen, store, process, len(runtimes), runtimes[process], timeout_s)
-        job.start([0], cuda=13)
-        topologies[process] = job.topology(devices)
-
-    threads = [threading.Thread(target=body, args=(process,)) for process in range(len(runtimes))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [topologies[process] for process in range(len(runtimes))]
 
 
 def test_one_host_is_one_world_with_process_numbers_as_pes() -> None:
@@ -145,7 +31,7 @@ def test_one_host_is_one_world_with_process_numbers_as_pes() -> None:
         (started,) = runtime.started
         assert (started["pe"], started["n_pes"], started["unique_id"]) == (process, 3, b"id of 0000:00:00.0")
         assert (started["puts"], started["deadline_s"]) == ("driver", 7.0)
-        assert runtime.admitted == [([0, 1, 2], topologies[0].topology.fingerprint)]
+        assert runtime.admitted == [({0: [0, 1, 2]}, topologies[0].topology.fingerprint)]
 
 
 @pytest.mark.parametrize("option", ["auto", "kernel"])
@@ -250,22 +136,12 @@ def test_each_host_without_a_fabric_is_a_world() -> None:
     assert [runtime.started[0]["pe"] for runtime in runtimes] == [0, 0, 1, 1]
     ids = [b"id of 0000:00:00.0", b"id of 0000:01:00.0"]
     assert [runtime.started[0]["unique_id"] for runtime in runtimes] == ids * 2
-    assert [runtime.admitted[0][0] for runtime in runtimes] == [[0, 2], [1, 3], [0, 2], [1, 3]]
+    assert [runtime.admitted[0][0] for runtime in runtimes] == [{0: [0, 2]}, {0: [1, 3]}] * 2
     assert len({job.topology.fingerprint for job in topologies}) == 1
 
 
-def _fabric(hosts: str) -> list[RecordingRuntime]:
-    """Returns a process for each host in the list; all GPUs are in one NVLink fabric."""
-    runtimes = [RecordingRuntime(f"0000:0{index}:00.0", host=host) for index, host in enumerate(hosts)]
-    for runtime in runtimes:
-        (gpu,) = runtime._facts.gpus
-        fabric = Fabric("00000000-0000-0000-0000-000000000001", 1, "completed")
-        runtime._facts = dataclasses.replace(runtime._facts, gpus=(dataclasses.replace(gpu, fabric=fabric),))
-    return runtimes
-
-
 def test_uneven_hosts_of_one_domain_are_refused_before_any_start() -> None:
-    runtimes = _fabric("aab")
+    runtimes = fabric_job("aab")
     reasons = {job.transport.reason for job in run_job(runtimes)}
     (reason,) = reasons
     assert "NVSHMEM needs the same number of PEs on every host" in reason
@@ -294,13 +170,13 @@ def test_nvshmem_has_its_settings_before_the_unique_id_is_made_and_the_same_in_a
 
 
 def test_a_world_of_two_hosts_keeps_multi_node_nvlink() -> None:
-    runtimes = _fabric("ab")
+    runtimes = fabric_job("ab")
     assert all(job.transport.available for job in run_job(runtimes))
     assert "NVSHMEM_DISABLE_MNNVL" not in runtimes[0].settings
 
 
 def test_a_world_of_two_hosts_without_imex_is_refused_before_any_start() -> None:
-    runtimes = _fabric("ab")
+    runtimes = fabric_job("ab")
     runtimes[1]._facts = dataclasses.replace(runtimes[1]._facts, imex_channels=0)
     (reason,) = {job.transport.reason for job in run_job(runtimes)}
     assert "process 1 sees no channel in /dev/nvidia-caps-imex-channels" in reason
@@ -378,7 +254,7 @@ def test_the_users_settings_of_nvshmem_are_part_of_the_agreement(monkeypatch: py
     job = GpuJob(resolve({}, {}), LocalStore(), 0, 1, RecordingRuntime("0000:01:00.0"))
     monkeypatch.setenv("NVSHMEM_MAX_TEAMS", "99")
     monkeypatch.setenv("NVSHMEM_DEBUG", "INFO")
-    assert job._agreement("1").endswith("gpu_permute=auto gpu_reduce=kernel NVSHMEM_MAX_TEAMS=99")
+    assert job._agreement("1").endswith("gpu_heap=auto gpu_permute=auto gpu_reduce=kernel NVSHMEM_MAX_TEAMS=99")
 
 
 def test_a_failed_start_in_one_process_admits_no_process() -> None:
@@ -449,7 +325,7 @@ def test_a_process_that_dies_during_its_start_is_named_in_all_others() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert reasons == ["process 2: it has not started NVSHMEM within 0.3 s"] * 2
+    assert reasons == ["process 2: it has not started its GPUs within 0.3 s"] * 2
 
 
 def test_more_devices_than_announced_are_an_error() -> None:

@@ -43,6 +43,7 @@ DOES_NOT_DECIDE: dict[str, Any] = {
     "records": "off",
     "default_records": "off",  # in CpuPlatform's part of the key
     "nvshmem_library": "/opt/libnvshmem_host.so.3",
+    "gpu_heap": "driver",
     "gpu_puts": "driver",
     "gpu_permute": "kernel",
     "gpu_reduce": "multimem",
@@ -50,7 +51,7 @@ DOES_NOT_DECIDE: dict[str, Any] = {
 }
 
 #: Those of the second list that must be equal in all processes of a GPU job: sizes and protocols of its transfers.
-GPU_JOB_AGREES = {"heap_size", "gpu_permute", "gpu_reduce"}
+GPU_JOB_AGREES = {"heap_size", "gpu_heap", "gpu_permute", "gpu_reduce"}
 
 DEFAULTS = resolve({}, {})
 

@@ -31,6 +31,13 @@ TEST_CASE("A driver without batches of memory operations runs them one by one") 
   }
 }
 
+TEST_CASE("Permutes go through the driver's symmetric memory") {
+  PermuteCase test{{1, 2, 0}, {70000, 3}, /*in_place=*/false, false, 3};
+  test.driver_heap = true;
+  RunPermutesBothWays(test);
+  RunPermutesByKernel(test);
+}
+
 TEST_CASE("A PE without a source keeps its results if it is told to") {
   RunPermutesBothWays({{1, 2, -1}, {70000, 5}, false, false, 2, true, /*keeps_results=*/true});
 }

@@ -21,10 +21,14 @@ GpuJob::GpuJob(const GpuJobOptions& options) : driver_(CudaDouble::Driver()) {
   const size_t arena = heap_->Allocate(options.arena_bytes);
   const size_t lane_memory = heap_->Allocate(options.lane_bytes);
   if (arena == SIZE_MAX || lane_memory == SIZE_MAX) abort();
+  if (options.driver_heap) MakeDriverHeap(options.n_pes, heap_bytes);
+  const NvshmemApi& api = options.driver_heap ? gpu::DriverHeap::Table() : CudaDouble::Shmem();
   for (int number = 0; number < options.n_pes; ++number) {
+    char* const ring_address = Object(number, arena, options.arena_bytes);
+    char* const lane_address = Object(number, lane_memory, options.lane_bytes);
     auto pe = std::make_unique<Pe>();
     pe->cuda = std::make_unique<CudaDouble>(number + 1, options.one_queue);
-    pe->device = std::make_unique<gpu::Device>(&driver_, &CudaDouble::Shmem(), options.puts, pe->cuda->context());
+    pe->device = std::make_unique<gpu::Device>(&driver_, &api, options.puts, pe->cuda->context());
     pe->device->SetSignals(options.signals);
     if (!pe->device->LoadKernels("kernels.cu").ok()) abort();
     const gpu::ScopedContext context(*pe->device);
@@ -34,11 +38,10 @@ GpuJob::GpuJob(const GpuJobOptions& options) : driver_(CudaDouble::Driver()) {
           raw->failures.push_back((event == gpu::Watchdog::Event::kStuck ? "stuck: " : "") + reason);
         });
     pe->timeline = std::make_unique<gpu::Timeline>(pe->device.get(), options.timed);
-    pe->rings = std::make_unique<gpu::PairRings>(pe->device.get(), layout_, number, heap_->base(number) + arena,
-                                                 options.first_message);
-    SetMessages(layout_, heap_->base(number) + arena, *lanes, heap_->base(number) + lane_memory, options.first_message);
-    pe->lanes = std::make_unique<gpu::Lanes>(pe->device.get(), *lanes, number, heap_->base(number) + lane_memory);
-    char* const lane_address = heap_->base(number) + lane_memory;
+    pe->rings =
+        std::make_unique<gpu::PairRings>(pe->device.get(), layout_, number, ring_address, options.first_message);
+    SetMessages(layout_, ring_address, *lanes, lane_address, options.first_message);
+    pe->lanes = std::make_unique<gpu::Lanes>(pe->device.get(), *lanes, number, lane_address);
     if (options.multimem)
       pe->lanes->UseMultimem(static_cast<char*>(CudaDouble::Shmem().mc_ptr(kTeamWorld, lane_address)));
     pe->transfers = std::make_unique<gpu::Transfers>(pe->rings.get(), pe->lanes.get(), pe->watchdog.get(),
@@ -55,6 +58,21 @@ GpuJob::~GpuJob() {
   for (auto& pe : pes_) pe->watchdog.reset();
   pes_.clear();
   nvshmem_double::SetHeap(nullptr);
+}
+
+void GpuJob::MakeDriverHeap(int n_pes, size_t bytes) {
+  gpu::DriverHeap::Options heap;
+  for (int pe = 0; pe < n_pes; ++pe) heap.own.push_back({pe, pe});
+  heap.n_pes = n_pes;
+  heap.bytes = bytes;
+  Result<std::unique_ptr<gpu::DriverHeap>> made = gpu::DriverHeap::Create(&driver_, heap);
+  if (!made.ok() || !(*made)->Open().ok()) abort();
+  driver_heap_ = *std::move(made);
+}
+
+char* GpuJob::Object(int pe, size_t offset, size_t bytes) {
+  if (driver_heap_ == nullptr) return heap_->base(pe) + offset;
+  return static_cast<char*>(driver_heap_->Allocate(pe, bytes));
 }
 
 // Every packet has a number that 2^32 messages ago has left, and that is awaited again some messages after the numbers

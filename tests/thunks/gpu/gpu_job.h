@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/nvshmem/gpu/cuda_double.h"
+#include "xla_patch/nvshmem/gpu/driver_heap.h"
 #include "xla_patch/shm/heap.h"
 #include "xla_patch/thunks/gpu/transfers.h"
 
@@ -32,6 +33,7 @@ struct GpuJobOptions {
   uint64_t first_message = 0;  // so many messages count as exchanged by every two PEs
   int most_lanes = gpu::LaneLayout::kMaxLanes;
   size_t packet_bytes = gpu::kPacketBytesOverNvlink;
+  bool driver_heap = false;  // the driver makes the symmetric memory
 };
 
 class GpuJob {
@@ -58,6 +60,9 @@ class GpuJob {
   bool Synchronize();
 
  private:
+  void MakeDriverHeap(int n_pes, size_t bytes);
+  // Address of an object of a PE, at `offset` in NVSHMEM's heap.
+  char* Object(int pe, size_t offset, size_t bytes);
   // As after so many messages.
   static void SetMessages(const gpu::PairLayout& pairs, char* arena, const gpu::LaneLayout& lanes, char* lane_memory,
                           uint64_t messages);
@@ -66,6 +71,7 @@ class GpuJob {
   std::unique_ptr<shm::Heap> heap_;
   gpu::PairLayout layout_;
   gpu::CudaDriver driver_;
+  std::unique_ptr<gpu::DriverHeap> driver_heap_;
   std::vector<std::unique_ptr<Pe>> pes_;
 };
 

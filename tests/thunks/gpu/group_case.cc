@@ -159,6 +159,7 @@ void RunGroupCase(const GroupCase& test) {
   options.puts = test.puts;
   options.lane_bytes = test.lane_bytes;
   options.multimem = test.multimem;
+  options.driver_heap = test.driver_heap;
   GpuJob job(options);
   std::vector<std::vector<Member>> members(test.groups.size());
   std::vector<std::thread> hosts;

@@ -25,6 +25,7 @@ struct GroupCase {
   bool one_array_each = false;
   bool multimem = false;
   gpu::Puts puts = gpu::Puts::kDriver;
+  bool driver_heap = false;
 };
 
 // Runs the collective several times. Fails the test if a bit differs.

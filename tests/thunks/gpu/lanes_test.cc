@@ -12,6 +12,14 @@ constexpr CollectiveOp kOps[] = {CollectiveOp::kAllReduce, CollectiveOp::kAllGat
                                  CollectiveOp::kAllToAll, CollectiveOp::kCollectiveBroadcast};
 constexpr Form kForms[] = {Form::kOverlapping, Form::kInLine, Form::kGraph};
 
+TEST_CASE("Every collective moves what it says through the driver's symmetric memory") {
+  for (const CollectiveOp op : kOps) {
+    GroupCase test{op, {{0, 1, 2}, {4, 3}}, {ElementType::kF32, ElementType::kU8}, {1001, 33}};
+    test.driver_heap = true;
+    RunGroupCase(test);
+  }
+}
+
 TEST_CASE("Every collective moves what it says, in every form, for buffers of any size") {
   for (const CollectiveOp op : kOps) {
     for (const Form form : kForms) {

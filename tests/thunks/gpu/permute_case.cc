@@ -103,9 +103,11 @@ void RunPermutesBothWays(const PermuteCase& test) {
   GpuJobOptions options;
   options.n_pes = static_cast<int>(test.target_of.size());
   options.batches = test.batches;
+  options.driver_heap = test.driver_heap;
   for (const auto& [puts, signals] : {std::pair(Puts::kDriver, Signals::kWrites),
                                       {Puts::kDriver, Signals::kCopies},
                                       {Puts::kNvshmem, Signals::kWrites}}) {
+    if (test.driver_heap && puts == Puts::kNvshmem) continue;
     options.puts = puts;
     options.signals = signals;
     GpuJob job(options);
@@ -117,6 +119,7 @@ void RunPermutesByKernel(const PermuteCase& test) {
   GpuJobOptions options;
   options.n_pes = static_cast<int>(test.target_of.size());
   options.permute = GpuPermute::kKernel;
+  options.driver_heap = test.driver_heap;
   constexpr int kLaunches = 10;
   for (const Form way : {Form::kOverlapping, Form::kInLine, Form::kGraph}) {
     CAPTURE(static_cast<int>(way));

@@ -20,9 +20,11 @@ struct PermuteCase {
   bool batches = true;         // GpuJobOptions
   bool keeps_results = false;  // of PEs without a source
   int launches = 0;            // of the last round, captured into a graph if not 0
+  bool driver_heap = false;
 };
 
-// Runs the permutes over the rings, with the driver's puts, with both kinds of signals, and with NVSHMEM's. Fails the
+// Runs the permutes over the rings, with the driver's puts, with both kinds of signals, and with NVSHMEM's if the
+// memory is. Fails the
 // test if a result is wrong.
 void RunPermutesBothWays(const PermuteCase& test);
 

@@ -5,9 +5,12 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -24,6 +27,7 @@
 #include "xla_patch/options/values.h"
 #include "xla_patch/runtime/gpu_recording.h"
 #include "xla_patch/runtime/job_rounds.h"
+#include "xla_patch/thunks/gpu/gpu_process.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/types/status.h"
 
@@ -39,17 +43,19 @@ auto CallWithoutGil(Call call) {
   return call();
 }
 
+gpu::HeapProvider ParseHeap(const std::string& name);
 gpu::Puts ParsePuts(const std::string& name);
 GpuPermute ParsePermute(const std::string& word);
 
 nb::dict Open(const std::vector<std::string>& nvshmem_candidates, int device, const std::string& cuda_library,
               const std::string& puts, const std::string& permute) {
   const GpuFacts facts = ValueOrRuntimeError(CallWithoutGil([&, by = ParsePuts(puts), carrier = ParsePermute(permute)] {
-    return GpuRuntime::Get().Open({cuda_library, nvshmem_candidates, device, by, carrier});
+    return GpuProcess::Get().Open({cuda_library, nvshmem_candidates, device, by, carrier});
   }));
   nb::dict dict;
   dict["nvshmem_path"] = facts.nvshmem_path;
   dict["nvshmem_version"] = facts.nvshmem_version;
+  dict["nvshmem_error"] = facts.nvshmem_error;
   dict["driver_version"] = facts.driver_version;
   dict["compute_capability"] = nb::make_tuple(facts.compute_major, facts.compute_minor);
   dict["multiprocessors"] = facts.multiprocessors;
@@ -69,18 +75,40 @@ nb::bytes Compile(const std::string& source, std::pair<int, int> compute_capabil
 
 // Members are (process, host, bus id, IMEX channels, free bytes).
 std::string CheckWorld(const std::vector<std::tuple<int, std::string, std::string, int, size_t>>& members,
-                       size_t heap_bytes) {
+                       size_t heap_bytes, const std::string& heap) {
   std::vector<gpu::WorldMember> all;
   all.reserve(members.size());
   for (const auto& [process, host, bus_id, imex_channels, free_bytes] : members) {
     all.push_back({process, host, bus_id, imex_channels, free_bytes});
   }
-  return gpu::CheckWorld(all, heap_bytes).message();
+  return gpu::CheckWorld(all, heap_bytes, ParseHeap(heap)).message();
 }
 
 nb::bytes UniqueId() {
-  const std::string id = ValueOrRuntimeError(CallWithoutGil([] { return GpuRuntime::Get().UniqueId(); }));
+  const std::string id = ValueOrRuntimeError(CallWithoutGil([] { return GpuProcess::Get().UniqueId(); }));
   return nb::bytes(id.data(), id.size());
+}
+
+gpu::HeapProvider ParseHeap(const std::string& name) {
+  if (name == "nvshmem") return gpu::HeapProvider::kNvshmem;
+  if (name == "driver") return gpu::HeapProvider::kDriver;
+  throw nb::value_error(("unknown heap \"" + name + "\": nvshmem or driver").c_str());
+}
+
+gpu::MemorySharing ParseSharing(const std::string& name) {
+  if (name == "none") return gpu::MemorySharing::kNone;
+  if (name == "files") return gpu::MemorySharing::kFiles;
+  if (name == "fabric") return gpu::MemorySharing::kFabric;
+  throw nb::value_error(("unknown sharing \"" + name + "\": none, files or fabric").c_str());
+}
+
+// The runtime of a CUDA device; none: the one that was opened first.
+GpuRuntime& OpenedGpu(std::optional<int> device) {
+  const std::vector<GpuRuntime*>& devices = GpuProcess::Get().devices();
+  GpuRuntime* const found =
+      device.has_value() ? GpuProcess::Get().Find(*device) : (devices.empty() ? nullptr : devices.front());
+  if (found == nullptr) throw std::runtime_error("the GPU path of this process is not open");
+  return *found;
 }
 
 gpu::Puts ParsePuts(const std::string& name) {
@@ -104,13 +132,16 @@ std::pair<int, int> KernelReductionOf(const std::string& reduction, const std::s
   return {found->elements, static_cast<int>(found->kind)};
 }
 
-void LoadKernels(const nb::bytes& kernels) {
+void LoadKernels(const nb::bytes& kernels, std::optional<int> device) {
   const std::string image(kernels.c_str(), kernels.size());
-  RuntimeErrorUnlessOk(CallWithoutGil([&] { return GpuRuntime::Get().LoadKernels(image); }));
+  GpuRuntime& gpu = OpenedGpu(device);
+  RuntimeErrorUnlessOk(CallWithoutGil([&] { return gpu.LoadKernels(image); }));
 }
 
 size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, const std::string& puts,
-             double deadline_s, const std::string& permute, int multiprocessors, bool multimem, bool pcie, bool timed) {
+             double deadline_s, const std::string& permute, int multiprocessors, bool multimem, bool pcie, bool timed,
+             std::optional<int> device, std::optional<int> heap) {
+  GpuRuntime& gpu = OpenedGpu(device);
   GpuStartOptions options;
   options.pe = pe;
   options.n_pes = n_pes;
@@ -123,12 +154,61 @@ size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, 
   options.packet_bytes = pcie ? gpu::kPacketBytesOverPcie : gpu::kPacketBytesOverNvlink;
   options.deadline = TimeLimit(deadline_s);
   options.timed = timed;
-  return ValueOrRuntimeError(CallWithoutGil([&] { return GpuRuntime::Get().Start(options); }));
+  if (heap.has_value()) {
+    options.heap = GpuProcess::Get().HeapOf(*heap);
+    if (options.heap == nullptr) throw std::runtime_error("there is no driver heap of world " + std::to_string(*heap));
+  }
+  return ValueOrRuntimeError(CallWithoutGil([&] { return gpu.Start(options); }));
 }
 
-std::vector<std::string> ObserveGpu(int process, const std::vector<int>& processes, const std::string& record_directory,
-                                    bool statistics, const std::string& trace_file) {
-  return StartGpuObserver({record_directory, statistics, trace_file, /*on_gpu=*/true}, process, processes);
+// `own`: (PE of the world, CUDA device).
+std::string MakeHeap(int world, const std::vector<std::pair<int, int>>& own, int n_pes, size_t bytes,
+                     const std::string& sharing) {
+  gpu::DriverHeap::Options options;
+  for (const auto& [pe, device] : own) options.own.push_back({pe, device});
+  options.n_pes = n_pes;
+  options.bytes = bytes;
+  options.sharing = ParseSharing(sharing);
+  return ValueOrRuntimeError(CallWithoutGil([&] { return GpuProcess::Get().MakeHeap(world, options); }));
+}
+
+// `others`: (process, its PEs of the world, its note).
+void JoinHeap(int world, int process, const std::vector<std::tuple<int, std::vector<int>, std::string>>& others,
+              double patience_s) {
+  std::vector<HeapPeer> peers;
+  peers.reserve(others.size());
+  for (const auto& [number, pes, note] : others) peers.push_back({number, pes, note});
+  const auto patience = std::chrono::milliseconds(static_cast<int64_t>(patience_s * 1000));
+  RuntimeErrorUnlessOk(CallWithoutGil([&] { return GpuProcess::Get().JoinHeap(world, process, peers, patience); }));
+}
+
+// `worlds`: by CUDA device.
+void AdmitTopology(const std::map<int, std::vector<int>>& worlds, int64_t topology_fingerprint) {
+  for (const auto& [device, world] : worlds) OpenedGpu(device).SetWorld(world);
+  GpuProcess::Get().Admit(topology_fingerprint);
+}
+
+std::pair<uint64_t, uint64_t> InGraphs() {
+  std::pair<uint64_t, uint64_t> sum{0, 0};
+  for (GpuRuntime* const gpu : GpuProcess::Get().devices()) {
+    if (!gpu->started()) continue;
+    const gpu::Transfers::InGraphs found = gpu->transfers().in_graphs();
+    sum.first += found.captured;
+    sum.second += found.run;
+  }
+  return sum;
+}
+
+bool HasMulticast() {
+  const std::vector<GpuRuntime*>& devices = GpuProcess::Get().devices();
+  return !devices.empty() &&
+         std::all_of(devices.begin(), devices.end(), [](const GpuRuntime* gpu) { return gpu->has_multicast(); });
+}
+
+std::vector<std::string> ObserveGpu(int process, const std::vector<int>& processes, const std::vector<int>& pes,
+                                    const std::string& record_directory, bool statistics,
+                                    const std::string& trace_file) {
+  return StartGpuObserver({record_directory, statistics, trace_file, /*on_gpu=*/true}, process, processes, pes);
 }
 
 // A store of python/xla_shmem/runtime/store.py. Its exceptions go through.
@@ -175,7 +255,7 @@ std::pair<std::string, std::vector<std::string>> AgreeInJob(nb::object store, in
 void SetAdmitHook(nb::callable hook) {
   // Leaked on purpose: XLA may load an executable while the interpreter shuts down.
   auto* kept = new nb::object(std::move(hook));
-  GpuRuntime::Get().SetAdmitHook([kept] {
+  GpuProcess::Get().SetAdmitHook([kept] {
     nb::gil_scoped_acquire acquire;
     try {
       (*kept)();
@@ -203,43 +283,45 @@ nb::dict OpenNvshmem(const std::vector<std::string>& candidates) {
 void BindRuntime(nb::module_& m) {
   m.def("gpu_open", &Open, nb::arg("nvshmem_candidates"), nb::arg("device"), nb::arg("cuda_library") = "libcuda.so.1",
         nb::kw_only(), nb::arg("puts") = "driver", nb::arg("permute") = "auto",
-        "Opens the driver, NVSHMEM and CUDA device `device`. Returns their facts. Raises RuntimeError.");
+        "Opens the driver, CUDA device `device` and, with candidates, NVSHMEM. Returns their facts. Raises "
+        "RuntimeError.");
   m.def("gpu_unique_id", &UniqueId, "A unique id for an NVSHMEM world. Raises RuntimeError.");
   m.def("gpu_start", &Start, nb::arg("pe"), nb::arg("n_pes"), nb::arg("unique_id"), nb::arg("arena_bytes"),
         nb::arg("puts"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("permute") = "auto",
         nb::arg("multiprocessors") = 0, nb::arg("multimem") = false, nb::arg("pcie") = false, nb::arg("timed") = false,
-        "Joins the NVSHMEM world and allocates the symmetric arena; returns its offset in NVSHMEM's heap. Collective "
-        "over the world. Raises RuntimeError.");
-  m.def("gpu_observe", &ObserveGpu, nb::arg("process"), nb::arg("processes"), nb::kw_only(),
-        nb::arg("record_directory"), nb::arg("statistics"), nb::arg("trace_file"),
-        "Starts to record the collectives of this process's GPU. Returns a sentence for each part that does not work.");
+        nb::arg("device") = nb::none(), nb::arg("heap") = nb::none(),
+        "Starts a device: allocates the symmetric arena and returns its offset in the heap, which is that of world "
+        "`heap` (gpu_join_heap), or NVSHMEM's, whose world it joins. Raises RuntimeError.");
+  m.def(
+      "gpu_make_heap", &MakeHeap, nb::arg("world"), nb::arg("own"), nb::arg("n_pes"), nb::arg("bytes"),
+      nb::arg("sharing"),
+      "Makes the memory of this process's PEs of a world; returns what the others need to know. Raises RuntimeError.");
+  m.def("gpu_join_heap", &JoinHeap, nb::arg("world"), nb::arg("process"), nb::arg("others"), nb::arg("patience_s"),
+        "Maps the memory of all PEs of a world; all its processes call it. Raises RuntimeError.");
+  m.def(
+      "gpu_drop_heaps", [] { CallWithoutGil([] { GpuProcess::Get().DropHeaps(); }); },
+      "Gives the driver heaps back, if the job does not use them.");
+  m.def(
+      "gpu_observe", &ObserveGpu, nb::arg("process"), nb::arg("processes"), nb::arg("pes"), nb::kw_only(),
+      nb::arg("record_directory"), nb::arg("statistics"), nb::arg("trace_file"),
+      "Starts to record the collectives of this process's GPUs. Returns a sentence for each part that does not work.");
   m.def(
       "gpu_report", [] { CallWithoutGil([] { ReportGpuObserver(); }); },
       "Prints the statistics of the GPU, once, and writes the trace so far.");
-  m.def(
-      "gpu_in_graphs",
-      []() -> std::pair<uint64_t, uint64_t> {
-        if (!GpuRuntime::Get().started()) return {0, 0};
-        const gpu::Transfers::InGraphs found = GpuRuntime::Get().transfers().in_graphs();
-        return {found.captured, found.run};
-      },
-      "Collectives that CUDA graphs have captured on this process's GPU, and those that they have run.");
-  m.def(
-      "gpu_admit",
-      [](std::vector<int> world, int64_t topology_fingerprint) {
-        GpuRuntime::Get().Admit(std::move(world), topology_fingerprint);
-      },
-      nb::arg("world"), nb::arg("topology_fingerprint"),
-      "Allows executables for this topology to run. `world`: the job's PE of each PE of the NVSHMEM world.");
+  m.def("gpu_in_graphs", &InGraphs,
+        "Collectives that CUDA graphs have captured on this process's GPUs, and those that they have run.");
+  m.def("gpu_admit", &AdmitTopology, nb::arg("worlds"), nb::arg("topology_fingerprint"),
+        "Allows executables for this topology to run. `worlds`: by CUDA device, the job's PE of each PE of its world.");
   m.def(
       "set_gpu_admit_hook", &SetAdmitHook, nb::arg("hook"),
       "`hook()` is called when an executable is loaded before `gpu_admit`. Its exceptions are ignored: the executable "
       "may be for GPUs that this machine lacks, and reports that when it runs.");
+  m.def("gpu_has_multicast", &HasMulticast, "Whether `gpu_start` with `multimem` has found multicast memory.");
   m.def(
-      "gpu_has_multicast", [] { return GpuRuntime::Get().has_multicast(); },
-      "Whether `gpu_start` with `multimem` has found multicast memory.");
-  m.def(
-      "gpu_use_multimem", [] { GpuRuntime::Get().UseMultimem(); },
+      "gpu_use_multimem",
+      [] {
+        for (GpuRuntime* const gpu : GpuProcess::Get().devices()) gpu->UseMultimem();
+      },
       "Reductions of all PEs go to the NVLink switch. All processes of the world have multicast memory and call this.");
 }
 
@@ -255,7 +337,7 @@ void BindNvshmem(nb::module_& m) {
         nb::arg("multimem"), "NVSHMEM's variables for a world, by name.");
   m.def("nvshmem_heap_bytes", &gpu::HeapBytes, nb::arg("settings"), nb::arg("own_steps"),
         "Bytes that NVSHMEM's heap takes on each PE with these settings.");
-  m.def("nvshmem_check_world", &CheckWorld, nb::arg("members"), nb::arg("heap_bytes"),
+  m.def("nvshmem_check_world", &CheckWorld, nb::arg("members"), nb::arg("heap_bytes"), nb::arg("heap") = "nvshmem",
         "\"\" or why no process of a world can start.");
   m.def("agree_in_job", &AgreeInJob, nb::arg("store"), nb::arg("process"), nb::arg("processes"), nb::arg("prefix"),
         nb::arg("patience_s"), nb::kw_only(), nb::arg("error"), nb::arg("agreement"), nb::arg("facts"),
@@ -273,7 +355,7 @@ void BindDeviceCode(nb::module_& m) {
         "The numbers by which the device code knows a reduction: elements and kind. Raises ValueError if it has none.");
   m.def("gpu_compile", &Compile, nb::arg("source"), nb::arg("compute_capability"), nb::arg("nvrtc_candidates"),
         "Compiles CUDA source with NVRTC for a GPU of this compute capability: cubin or PTX. Raises RuntimeError.");
-  m.def("gpu_load_kernels", &LoadKernels, nb::arg("kernels"),
+  m.def("gpu_load_kernels", &LoadKernels, nb::arg("kernels"), nb::arg("device") = nb::none(),
         "Loads kernel_source, compiled for the opened device. Raises RuntimeError.");
 }
 

@@ -12,6 +12,7 @@
 #include "xla_patch/bindings/python/bindings.h"
 #include "xla_patch/nvshmem/gpu/batched_stream.h"
 #include "xla_patch/nvshmem/gpu/reduction_kernels.h"
+#include "xla_patch/thunks/gpu/gpu_process.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/thunks/gpu/message_tag.h"
 
@@ -24,11 +25,15 @@ using Addresses = std::vector<uintptr_t>;
 
 void* Pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
 
-// Runs `call`, which returns a Status, with the context current and without the GIL.
+// Runs `call`, which returns a Status, on the device that was opened first, with its context current and without the
+// GIL.
 template <typename Call>
 void Enqueue(Call call) {
-  GpuRuntime& runtime = GpuRuntime::Get();
-  if (!runtime.started()) throw std::runtime_error("the GPU path of this process has not started");
+  const std::vector<GpuRuntime*>& devices = GpuProcess::Get().devices();
+  if (devices.empty() || !devices.front()->started()) {
+    throw std::runtime_error("the GPU path of this process has not started");
+  }
+  GpuRuntime& runtime = *devices.front();
   const Status status = [&] {
     nb::gil_scoped_release release;
     const gpu::ScopedContext context(runtime.device());

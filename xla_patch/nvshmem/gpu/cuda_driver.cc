@@ -42,6 +42,16 @@ Result<CudaDriver> LoadCudaDriver(const std::string& library) {
   read("cuMemHostAlloc", &driver.mem_host_alloc);
   read("cuMemcpyAsync", &driver.memcpy_async);
   read("cuMemsetD8Async", &driver.memset_d8_async);
+  read("cuMemGetAllocationGranularity", &driver.mem_get_granularity);
+  read("cuMemAddressReserve", &driver.mem_address_reserve);
+  read("cuMemAddressFree", &driver.mem_address_free);
+  read("cuMemCreate", &driver.mem_create);
+  read("cuMemRelease", &driver.mem_release);
+  read("cuMemMap", &driver.mem_map);
+  read("cuMemUnmap", &driver.mem_unmap);
+  read("cuMemSetAccess", &driver.mem_set_access);
+  read("cuMemExportToShareableHandle", &driver.mem_export);
+  read("cuMemImportFromShareableHandle", &driver.mem_import);
   read("cuModuleLoadData", &driver.module_load_data);
   read("cuModuleGetFunction", &driver.module_get_function);
   driver.launch_kernel_ex = reinterpret_cast<decltype(driver.launch_kernel_ex)>(dlsym(handle, "cuLaunchKernelEx"));

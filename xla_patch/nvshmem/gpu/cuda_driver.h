@@ -38,6 +38,14 @@ inline constexpr int kAttributeComputeMinor = 76;     // CU_DEVICE_ATTRIBUTE_COM
 inline constexpr int kAttribute64BitMemOps = 122;     // CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
 inline constexpr int kLaunchMemSyncDomain = 10;       // CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
 inline constexpr int kMemSyncDomainRemote = 1;        // CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE
+inline constexpr int kAllocationPinned = 1;           // CU_MEM_ALLOCATION_TYPE_PINNED
+inline constexpr int kLocationDevice = 1;             // CU_MEM_LOCATION_TYPE_DEVICE
+inline constexpr unsigned kAccessReadWrite = 3;       // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+inline constexpr int kGranularityRecommended = 1;     // CU_MEM_ALLOC_GRANULARITY_RECOMMENDED
+inline constexpr int kHandleNone = 0;                 // CU_MEM_HANDLE_TYPE_NONE
+inline constexpr int kHandleFile = 1;                 // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+inline constexpr int kHandleFabric = 8;               // CU_MEM_HANDLE_TYPE_FABRIC
+inline constexpr size_t kFabricHandleBytes = 64;      // CU_IPC_HANDLE_SIZE
 inline constexpr unsigned kBatchWait64 = 4;           // CU_STREAM_MEM_OP_WAIT_VALUE_64
 inline constexpr unsigned kBatchWrite64 = 5;          // CU_STREAM_MEM_OP_WRITE_VALUE_64
 
@@ -65,6 +73,27 @@ struct LaunchConfig {
   unsigned count;
 };
 static_assert(sizeof(LaunchConfig) == 56);
+
+using MemoryHandle = uint64_t;  // CUmemGenericAllocationHandle
+
+// CUmemAllocationProp.
+struct AllocationProperties {
+  int type = kAllocationPinned;
+  int handle_types = kHandleNone;
+  int location_type = kLocationDevice;
+  int device = 0;
+  void* windows = nullptr;
+  uint64_t flags = 0;
+};
+static_assert(sizeof(AllocationProperties) == 32);
+
+// CUmemAccessDesc.
+struct MemoryAccess {
+  int location_type = kLocationDevice;
+  int device = 0;
+  unsigned flags = kAccessReadWrite;
+};
+static_assert(sizeof(MemoryAccess) == 12);
 
 struct CudaDriver {
   int (*init)(unsigned flags);
@@ -99,6 +128,21 @@ struct CudaDriver {
   int (*mem_host_alloc)(void** memory, size_t bytes, unsigned flags);
   int (*memcpy_async)(DeviceAddress destination, DeviceAddress source, size_t bytes, CudaStream stream);
   int (*memset_d8_async)(DeviceAddress destination, unsigned char value, size_t bytes, CudaStream stream);
+
+  // Virtual memory management.
+  int (*mem_get_granularity)(size_t* bytes, const AllocationProperties* properties, int option);
+  int (*mem_address_reserve)(DeviceAddress* address, size_t bytes, size_t alignment, DeviceAddress wanted,
+                             uint64_t flags);
+  int (*mem_address_free)(DeviceAddress address, size_t bytes);
+  int (*mem_create)(MemoryHandle* handle, size_t bytes, const AllocationProperties* properties, uint64_t flags);
+  int (*mem_release)(MemoryHandle handle);
+  int (*mem_map)(DeviceAddress address, size_t bytes, size_t offset, MemoryHandle handle, uint64_t flags);
+  int (*mem_unmap)(DeviceAddress address, size_t bytes);
+  int (*mem_set_access)(DeviceAddress address, size_t bytes, const MemoryAccess* access, size_t count);
+  // `shareable`: an int of kHandleFile, kFabricHandleBytes of kHandleFabric.
+  int (*mem_export)(void* shareable, MemoryHandle handle, int handle_type, uint64_t flags);
+  // `shareable`: the file descriptor itself, or the address of the bytes.
+  int (*mem_import)(MemoryHandle* handle, void* shareable, int handle_type);
 
   int (*module_load_data)(CudaModule* module, const void* image);
   int (*module_get_function)(CudaFunction* function, CudaModule module, const char* name);

@@ -62,6 +62,7 @@ class Device {
       : cuda_(cuda), shmem_(shmem), puts_(puts), context_(context) {}
   // Before the first command.
   void SetPuts(Puts puts) { puts_ = puts; }
+  void SetHeap(const NvshmemApi* shmem) { shmem_ = shmem; }
   void SetSignals(Signals signals) { signals_ = signals; }
   // Kernels get a memory synchronization domain of their own (CUDA Programming Guide), so that fences of XLA's kernels
   // do not wait for stores to other GPUs. Needs compute capability 9.0.
@@ -145,7 +146,7 @@ class Device {
   Progress ToProgress(int result) const;
 
   const CudaDriver* const cuda_;
-  const NvshmemApi* const shmem_;
+  const NvshmemApi* shmem_;
   Puts puts_;
   Signals signals_ = Signals::kWrites;
   bool remote_domain_ = false;

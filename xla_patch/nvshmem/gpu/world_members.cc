@@ -18,12 +18,12 @@ std::map<std::string, int> PesOfHosts(const std::vector<WorldMember>& members) {
   return pes;
 }
 
-Status CheckHosts(const std::vector<WorldMember>& members) {
+Status CheckHosts(const std::vector<WorldMember>& members, HeapProvider provider) {
   const std::map<std::string, int> pes = PesOfHosts(members);
   if (pes.size() < 2) return {};
   const auto [fewest, most] =
       std::minmax_element(pes.begin(), pes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (fewest->second != most->second) {
+  if (provider == HeapProvider::kNvshmem && fewest->second != most->second) {
     return Status::Error("NVSHMEM needs the same number of PEs on every host; hosts of this NVLink domain have " +
                          std::to_string(fewest->second) + " to " + std::to_string(most->second));
   }
@@ -36,16 +36,18 @@ Status CheckHosts(const std::vector<WorldMember>& members) {
   return {};
 }
 
-Status CheckMemory(const std::vector<WorldMember>& members, size_t heap_bytes) {
+Status CheckMemory(const std::vector<WorldMember>& members, size_t heap_bytes, HeapProvider provider) {
   std::map<std::pair<std::string, std::string>, size_t> pes_of_gpus;
   for (const WorldMember& member : members) ++pes_of_gpus[{member.host, member.bus_id}];
   for (const WorldMember& member : members) {
     const size_t pes = pes_of_gpus[{member.host, member.bus_id}];
     if (member.free_bytes / pes >= heap_bytes) continue;
     return Status::Error("process " + std::to_string(member.process) + " has " + std::to_string(member.free_bytes) +
-                         " bytes of free GPU memory, NVSHMEM takes " + std::to_string(heap_bytes) + " for each of " +
-                         std::to_string(pes) +
-                         " processes on that GPU: lower XLA_SHMEM_HEAP_SIZE, or set NVSHMEM_CUMEM_GRANULARITY");
+                         " bytes of free GPU memory, " +
+                         (provider == HeapProvider::kDriver ? "the driver heap" : "NVSHMEM") + " takes " +
+                         std::to_string(heap_bytes) + " for each of " + std::to_string(pes) +
+                         " processes on that GPU: lower XLA_SHMEM_HEAP_SIZE" +
+                         (provider == HeapProvider::kDriver ? "" : ", or set NVSHMEM_CUMEM_GRANULARITY"));
   }
   return {};
 }
@@ -74,9 +76,9 @@ int CountImexChannels(const std::string& folder) {
 
 int CountHosts(const std::vector<WorldMember>& members) { return static_cast<int>(PesOfHosts(members).size()); }
 
-Status CheckWorld(const std::vector<WorldMember>& members, size_t heap_bytes) {
-  XLA_SHMEM_RETURN_IF_ERROR(CheckHosts(members));
-  return CheckMemory(members, heap_bytes);
+Status CheckWorld(const std::vector<WorldMember>& members, size_t heap_bytes, HeapProvider provider) {
+  XLA_SHMEM_RETURN_IF_ERROR(CheckHosts(members, provider));
+  return CheckMemory(members, heap_bytes, provider);
 }
 
 }  // namespace xla_shmem::gpu

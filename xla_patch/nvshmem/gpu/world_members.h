@@ -13,7 +13,7 @@
 
 namespace xla_shmem::gpu {
 
-// A process of a world, which has one GPU.
+// A PE of a world: one GPU of a process.
 struct WorldMember {
   int process = 0;
   std::string host;       // equal in processes that are on one host for NVSHMEM
@@ -35,9 +35,13 @@ int CountImexChannels(const std::string& folder = kImexChannels);
 // How many hosts the members are on.
 int CountHosts(const std::vector<WorldMember>& members);
 
-// Error if no process of the world can start: uneven hosts, several hosts without IMEX, or too little memory.
-// `heap_bytes`: what NVSHMEM's heap takes on each PE (HeapBytes). A pure function: every process computes the same.
-Status CheckWorld(const std::vector<WorldMember>& members, size_t heap_bytes);
+// What makes the symmetric memory of a world.
+enum class HeapProvider { kNvshmem, kDriver };
+
+// Error if no process of the world can start: uneven hosts with NVSHMEM, several hosts without IMEX, or too little
+// memory. `heap_bytes`: what the heap takes on each PE (HeapBytes). A pure function: every process computes the same.
+Status CheckWorld(const std::vector<WorldMember>& members, size_t heap_bytes,
+                  HeapProvider provider = HeapProvider::kNvshmem);
 
 }  // namespace xla_shmem::gpu
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "xla_patch/nvshmem/gpu/bootstrap.h"
+#include "xla_patch/thunks/gpu/gpu_process.h"
 
 namespace xla_shmem {
 namespace {
@@ -21,7 +22,7 @@ std::string Dotted(int driver_version) {
 std::string WhyNot(const GpuOpenOptions& options, const GpuFacts& facts) {
   if (options.permute == GpuPermute::kCopies && !facts.can_copy_permutes) {
     return Dotted(facts.driver_version) +
-           " has no 64-bit stream memory operations on NVSHMEM's memory, as drivers from CUDA 12.5 on have: set "
+           " has no 64-bit stream memory operations on symmetric memory, as drivers from CUDA 12.5 on have: set "
            "XLA_SHMEM_GPU_PERMUTE to auto or kernel";
   }
   if (options.puts == gpu::Puts::kNvshmem && facts.driver_version >= gpu::kFirstDriverWithoutRemoteWrites) {
@@ -33,21 +34,13 @@ std::string WhyNot(const GpuOpenOptions& options, const GpuFacts& facts) {
 
 }  // namespace
 
-GpuRuntime& GpuRuntime::Get() {
-  static GpuRuntime* runtime = new GpuRuntime;
-  return *runtime;
-}
-
 Result<GpuFacts> GpuRuntime::Open(const GpuOpenOptions& options) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  Result<gpu::CudaDriver> cuda = gpu::LoadCudaDriver(options.cuda_library);
-  if (!cuda.ok()) return cuda.status();
-  cuda_ = *cuda;
+  const std::lock_guard<std::mutex> lock(mutex_);
   Status status;
   const auto succeeded = [&](int result, const char* call) {
     if (result == gpu::kCudaSuccess) return true;
     const char* name = nullptr;
-    cuda_.get_error_name(result, &name);
+    cuda_->get_error_name(result, &name);
     status = Status::Error(std::string(call) + " of device " + std::to_string(options.device) + " failed with " +
                            (name != nullptr ? name : std::to_string(result)));
     return false;
@@ -57,39 +50,38 @@ Result<GpuFacts> GpuRuntime::Open(const GpuOpenOptions& options) {
   int mem_ops = 0;
   char bus_id[32] = {};
   const bool opened =
-      succeeded(cuda_.init(0), "cuInit") &&
-      succeeded(cuda_.driver_get_version(&facts.driver_version), "cuDriverGetVersion") &&
-      succeeded(cuda_.device_get(&device, options.device), "cuDeviceGet") &&
-      succeeded(cuda_.device_get_attribute(&facts.compute_major, gpu::kAttributeComputeMajor, device),
+      succeeded(cuda_->init(0), "cuInit") &&
+      succeeded(cuda_->driver_get_version(&facts.driver_version), "cuDriverGetVersion") &&
+      succeeded(cuda_->device_get(&device, options.device), "cuDeviceGet") &&
+      succeeded(cuda_->device_get_attribute(&facts.compute_major, gpu::kAttributeComputeMajor, device),
                 "cuDeviceGetAttribute") &&
-      succeeded(cuda_.device_get_attribute(&facts.compute_minor, gpu::kAttributeComputeMinor, device),
+      succeeded(cuda_->device_get_attribute(&facts.compute_minor, gpu::kAttributeComputeMinor, device),
                 "cuDeviceGetAttribute") &&
-      succeeded(cuda_.device_get_attribute(&facts.multiprocessors, gpu::kAttributeMultiprocessors, device),
+      succeeded(cuda_->device_get_attribute(&facts.multiprocessors, gpu::kAttributeMultiprocessors, device),
                 "cuDeviceGetAttribute") &&
-      succeeded(cuda_.device_get_attribute(&mem_ops, gpu::kAttribute64BitMemOps, device), "cuDeviceGetAttribute") &&
-      succeeded(cuda_.device_get_pci_bus_id(bus_id, sizeof(bus_id), device), "cuDeviceGetPCIBusId") &&
+      succeeded(cuda_->device_get_attribute(&mem_ops, gpu::kAttribute64BitMemOps, device), "cuDeviceGetAttribute") &&
+      succeeded(cuda_->device_get_pci_bus_id(bus_id, sizeof(bus_id), device), "cuDeviceGetPCIBusId") &&
       // The context of XLA too: a process shares the primary one.
-      succeeded(cuda_.device_primary_ctx_retain(&context_, device), "cuDevicePrimaryCtxRetain") &&
-      succeeded(cuda_.ctx_push_current(context_), "cuCtxPushCurrent");
+      succeeded(cuda_->device_primary_ctx_retain(&context_, device), "cuDevicePrimaryCtxRetain") &&
+      succeeded(cuda_->ctx_push_current(context_), "cuCtxPushCurrent");
   if (!opened) return status;
   // Without stream memory operations NVSHMEM's calls take copies and kernels.
   facts.can_copy_permutes =
       options.puts == gpu::Puts::kNvshmem || (mem_ops != 0 && facts.driver_version >= gpu::kFirstDriverWithStreamWords);
   facts.bus_id = bus_id;
   size_t total_bytes = 0;
-  succeeded(cuda_.mem_get_info(&facts.free_bytes, &total_bytes), "cuMemGetInfo");
+  succeeded(cuda_->mem_get_info(&facts.free_bytes, &total_bytes), "cuMemGetInfo");
   gpu::CudaContext popped = nullptr;
-  cuda_.ctx_pop_current(&popped);
+  cuda_->ctx_pop_current(&popped);
   if (!status.ok()) return status;
-  Result<NvshmemLibrary> nvshmem = LoadNvshmem(options.nvshmem_candidates);
-  if (!nvshmem.ok()) return nvshmem.status();
-  nvshmem_ = *std::move(nvshmem);
-  facts.nvshmem_path = nvshmem_.path;
-  facts.nvshmem_version =
-      std::to_string(nvshmem_.major) + "." + std::to_string(nvshmem_.minor) + "." + std::to_string(nvshmem_.patch);
+  facts.nvshmem_path = nvshmem_->path;
+  if (!facts.nvshmem_path.empty()) {
+    facts.nvshmem_version =
+        std::to_string(nvshmem_->major) + "." + std::to_string(nvshmem_->minor) + "." + std::to_string(nvshmem_->patch);
+  }
   if (const std::string why = WhyNot(options, facts); !why.empty()) return Status::Error(why);
   facts_ = facts;
-  device_ = std::make_unique<gpu::Device>(&cuda_, &nvshmem_.api, gpu::Puts::kDriver, context_);
+  device_ = std::make_unique<gpu::Device>(cuda_, &nvshmem_->api, gpu::Puts::kDriver, context_);
   const bool writes = facts.driver_version < gpu::kFirstDriverWithoutRemoteWrites;
   device_->SetSignals(writes ? gpu::Signals::kWrites : gpu::Signals::kCopies);
   if (facts.compute_major >= kHopper) device_->UseRemoteDomain();
@@ -102,11 +94,7 @@ Status GpuRuntime::LoadKernels(const std::string& image) {
   return device_->LoadKernels(image.data());
 }
 
-Result<std::string> GpuRuntime::UniqueId() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (device_ == nullptr) return Status::Error(kNotOpen);
-  return gpu::MakeUniqueId(nvshmem_);
-}
+const NvshmemApi& GpuRuntime::api() const { return heap_ != nullptr ? gpu::DriverHeap::Table() : nvshmem_->api; }
 
 Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -114,46 +102,51 @@ Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
   if (transfers_ != nullptr) return Status::Error("the GPU path of this process has started already");
   if (!facts_.can_copy_permutes && options.permute != GpuPermute::kKernel) {
     return Status::Error("permutes must be kernels, because " + Dotted(facts_.driver_version) +
-                         " has no 64-bit stream memory operations on NVSHMEM's memory");
+                         " has no 64-bit stream memory operations on symmetric memory");
   }
   const int multiprocessors = options.multiprocessors != 0 ? options.multiprocessors : facts_.multiprocessors;
   const Result<gpu::ArenaLayout> layout =
       gpu::ArenaLayout::Create(options.n_pes, options.arena_bytes, options.multimem,
                                gpu::LaneLayout::MostLanes(multiprocessors), options.packet_bytes);
   if (!layout.ok()) return layout.status();
+  if (options.heap != nullptr && options.puts == gpu::Puts::kNvshmem) {
+    return Status::Error(
+        "NVSHMEM's puts (XLA_SHMEM_GPU_PUTS=nvshmem) need its heap: set XLA_SHMEM_GPU_HEAP to nvshmem");
+  }
+  heap_ = options.heap;
   device_->SetPuts(options.puts);
+  device_->SetHeap(&api());
   const gpu::ScopedContext context(*device_);
-  XLA_SHMEM_RETURN_IF_ERROR(gpu::JoinWorld(nvshmem_, cuda_, options.pe, options.n_pes, options.unique_id));
+  if (heap_ == nullptr) {
+    XLA_SHMEM_RETURN_IF_ERROR(gpu::JoinWorld(*nvshmem_, *cuda_, options.pe, options.n_pes, options.unique_id));
+  }
   const Result<char*> arena = MakeArena(options);
   if (!arena.ok()) return arena.status();
   if (options.multimem) multicast_ = FindMulticast(*arena, layout->lanes.bytes());
-  pe_ = options.pe;
   lanes_ = std::make_unique<gpu::Lanes>(device_.get(), layout->lanes, options.pe, *arena);
   rings_ = std::make_unique<gpu::PairRings>(device_.get(), layout->pairs, options.pe, *arena + layout->pairs_offset);
   watchdog_ = std::make_unique<gpu::Watchdog>(
       device_.get(), options.deadline,
-      [this](gpu::Watchdog::Event event, const std::string& why) { Report(event, why); });
+      [this](gpu::Watchdog::Event event, const std::string& why) { process_->Report(this, event, why); });
   timeline_ = std::make_unique<gpu::Timeline>(device_.get(), options.timed);
   transfers_ =
       std::make_unique<gpu::Transfers>(rings_.get(), lanes_.get(), watchdog_.get(), timeline_.get(), options.permute);
   XLA_SHMEM_RETURN_IF_ERROR(device_->TakeError());
-  return gpu::OffsetInHeap(nvshmem_.api, *arena, options.pe);
-}
-
-void GpuRuntime::Report(gpu::Watchdog::Event event, const std::string& why) const {
-  const bool fails = event != gpu::Watchdog::Event::kWaits;
-  gpu::Watchdog::PrintOrExit(event, fails && failure_hook_ ? failure_hook_(why) : why);
+  return heap_ != nullptr ? static_cast<size_t>(*arena - heap_->part(options.pe))
+                          : gpu::OffsetInHeap(nvshmem_->api, *arena, options.pe);
 }
 
 Result<char*> GpuRuntime::MakeArena(const GpuStartOptions& options) {
-  auto* arena = static_cast<char*>(nvshmem_.api.malloc(options.arena_bytes));
+  pe_ = options.pe;
+  auto* arena = static_cast<char*>(Symmetric(options.arena_bytes));
   if (arena == nullptr) {
-    return Status::Error("NVSHMEM has no " + std::to_string(options.arena_bytes) +
+    return Status::Error(std::string(heap_ != nullptr ? "the driver heap" : "NVSHMEM") + " has no " +
+                         std::to_string(options.arena_bytes) +
                          " bytes of symmetric memory: lower XLA_SHMEM_HEAP_SIZE, or XLA_PYTHON_CLIENT_MEM_FRACTION if "
                          "XLA has the rest");
   }
   for (int pe = 0; pe < options.n_pes; ++pe) {
-    if (nvshmem_.api.ptr(arena, pe) != nullptr) continue;
+    if (api().ptr(arena, pe) != nullptr) continue;
     return Status::Error("PE " + std::to_string(pe) + " is not reachable by NVLink or PCIe peer access from PE " +
                          std::to_string(options.pe));
   }
@@ -164,11 +157,11 @@ Result<char*> GpuRuntime::MakeArena(const GpuStartOptions& options) {
 // Compute capability 9.0 has the first multimem instructions. NVSHMEM does not say that neighbouring bytes have
 // neighbouring multicast addresses, so it is asked for both ends.
 char* GpuRuntime::FindMulticast(const char* lanes, size_t bytes) const {
-  if (facts_.compute_major < kHopper || nvshmem_.api.mc_ptr == nullptr || !device_->has_switch_reduction()) {
+  if (facts_.compute_major < kHopper || api().mc_ptr == nullptr || !device_->has_switch_reduction()) {
     return nullptr;
   }
-  auto* const first = static_cast<char*>(nvshmem_.api.mc_ptr(kTeamWorld, lanes));
-  if (first == nullptr || nvshmem_.api.mc_ptr(kTeamWorld, lanes + bytes - 1) != first + bytes - 1) return nullptr;
+  auto* const first = static_cast<char*>(api().mc_ptr(kTeamWorld, lanes));
+  if (first == nullptr || api().mc_ptr(kTeamWorld, lanes + bytes - 1) != first + bytes - 1) return nullptr;
   return first;
 }
 
@@ -194,15 +187,8 @@ int GpuRuntime::WorldPe(int job_pe) const {
   return found == world_.end() ? -1 : static_cast<int>(found - world_.begin());
 }
 
-void GpuRuntime::Admit(std::vector<int> world, int64_t topology_fingerprint) {
-  world_ = std::move(world);
-  fingerprint_ = topology_fingerprint;
-  ready_.store(true, std::memory_order_release);
-}
-
-bool GpuRuntime::EnsureAdmitted() {
-  if (!admitted() && admit_hook_) admit_hook_();
-  return admitted();
+void* GpuRuntime::Symmetric(size_t bytes) {
+  return heap_ != nullptr ? heap_->Allocate(pe_, bytes) : nvshmem_->api.malloc(bytes);
 }
 
 }  // namespace xla_shmem

@@ -1,18 +1,17 @@
-// The GPU path of this process: one device, one PE of the NVSHMEM world, its arena and its transfers.
+// The GPU path on one device: one PE, its arena and its transfers. A process has one for each of its GPUs
+// (gpu_process.h).
 //
 // It starts in two steps, both before XLA's GPU client exists, so that the arena is allocated before XLA reserves most
-// of the memory. python/xla_shmem/runtime/gpu_job.py calls them and makes all processes take each step:
-//   1. Open and LoadKernels: libraries, driver, device and device code; process 0 also makes the unique id of the
-//   world.
-//   2. Start, collective over all processes: NVSHMEM's init and the symmetric arena, zeroed.
-// No PE may put before all processes have started. Each process has one GpuRuntime, which is never destroyed.
+// of the memory. python/xla_shmem/runtime/gpu_job.py makes all processes take each step:
+//   1. GpuProcess::Open and LoadKernels: libraries, driver, device and device code.
+//   2. Start: the symmetric arena, zeroed, from NVSHMEM's heap or the driver's. With NVSHMEM it is collective over all
+//   processes; process 0 makes the unique id of the world before.
+// No PE may put before all have started.
 #ifndef XLA_SHMEM_THUNKS_GPU_GPU_RUNTIME_H_
 #define XLA_SHMEM_THUNKS_GPU_GPU_RUNTIME_H_
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,6 +20,7 @@
 
 #include "xla_patch/nvshmem/gpu/cuda_driver.h"
 #include "xla_patch/nvshmem/gpu/device.h"
+#include "xla_patch/nvshmem/gpu/driver_heap.h"
 #include "xla_patch/nvshmem/gpu/watchdog.h"
 #include "xla_patch/nvshmem/loader.h"
 #include "xla_patch/thunks/gpu/arena_layout.h"
@@ -34,8 +34,8 @@ namespace xla_shmem {
 
 struct GpuOpenOptions {
   std::string cuda_library = "libcuda.so.1";
-  std::vector<std::string> nvshmem_candidates;
-  int device = 0;  // CUDA ordinal of this process's device
+  std::vector<std::string> nvshmem_candidates;  // none: NVSHMEM is not loaded
+  int device = 0;                               // CUDA ordinal
   // An error if the driver cannot do what these ask for.
   gpu::Puts puts = gpu::Puts::kDriver;
   GpuPermute permute = GpuPermute::kAuto;
@@ -43,9 +43,10 @@ struct GpuOpenOptions {
 
 // The driver, device and library that Open found.
 struct GpuFacts {
-  std::string nvshmem_path;
+  std::string nvshmem_path;  // "" if it is not loaded
   std::string nvshmem_version;
-  int driver_version = 0;  // 1000 * major + 10 * minor
+  std::string nvshmem_error;  // why it could not be loaded
+  int driver_version = 0;     // 1000 * major + 10 * minor
   int compute_major = 0;
   int compute_minor = 0;
   int multiprocessors = 0;
@@ -58,7 +59,8 @@ struct GpuFacts {
 struct GpuStartOptions {
   int pe = 0;
   int n_pes = 1;
-  std::string unique_id;  // from UniqueId in process 0
+  std::string unique_id;            // from GpuProcess::UniqueId in process 0; unused with a driver heap
+  gpu::DriverHeap* heap = nullptr;  // open; null: NVSHMEM's
   size_t arena_bytes = 0;
   gpu::Puts puts = gpu::Puts::kNvshmem;
   GpuPermute permute = GpuPermute::kAuto;
@@ -69,60 +71,57 @@ struct GpuStartOptions {
   std::chrono::nanoseconds deadline = std::chrono::nanoseconds::max();  // of a time without progress
 };
 
+class GpuProcess;
+
 class GpuRuntime {
  public:
-  static GpuRuntime& Get();
+  // `process` owns this.
+  GpuRuntime(GpuProcess* process, const gpu::CudaDriver* cuda, const NvshmemLibrary* nvshmem)
+      : process_(process), cuda_(cuda), nvshmem_(nvshmem) {}
+  GpuRuntime(const GpuRuntime&) = delete;
+  GpuRuntime& operator=(const GpuRuntime&) = delete;
 
+  // Opens the device.
   Result<GpuFacts> Open(const GpuOpenOptions& options);
   // `image`: nvshmem/gpu/kernels/kernels.cu compiled for the device.
   Status LoadKernels(const std::string& image);
   // What Open has returned.
   const GpuFacts& facts() const { return facts_; }
-  Result<std::string> UniqueId();
-  // Returns the arena's offset in NVSHMEM's heap (bootstrap.h).
+  // Returns the arena's offset in the heap.
   Result<size_t> Start(const GpuStartOptions& options);
   // Whether Start was asked for reductions in the switch, and has found multicast memory for them.
   bool has_multicast() const { return multicast_ != nullptr; }
   // Reductions of all PEs go to the switch. All processes of the world have multicast memory, and all call this before
   // the first collective.
   void UseMultimem() { lanes_->UseMultimem(multicast_); }
-  // Allows executables for this topology to run. `world`: the job's PE of each PE of this NVSHMEM world.
-  void Admit(std::vector<int> world, int64_t topology_fingerprint);
-
-  // `hook` is called when an executable is loaded before Admit, from any thread and without locks held: the executable
-  // may come from a cache, in a process that has compiled nothing. The hook may call Admit. It need not, because XLA
-  // also makes executables for GPUs that this machine lacks, and those never run.
-  void SetAdmitHook(std::function<void()> hook) { admit_hook_ = std::move(hook); }
-  // `hook` is told why the job has failed, and returns what to print. To be called before the first collective.
-  void SetFailureHook(std::function<std::string(const std::string& why)> hook) { failure_hook_ = std::move(hook); }
-  // `ask` says what the host knows of the other processes. To be called after Start.
-  void SetAskPeers(std::function<gpu::PeerFacts()> ask) { watchdog_->SetAskPeers(std::move(ask)); }
-  bool EnsureAdmitted();
-  bool admitted() const { return ready_.load(std::memory_order_acquire); }
-  int64_t topology_fingerprint() const { return fingerprint_; }
-  // This process's PE in the numbering of the compiled modules.
+  // `world`: the job's PE of each PE of this device's world. Before GpuProcess::Admit.
+  void SetWorld(std::vector<int> world) { world_ = std::move(world); }
+  const std::vector<int>& world() const { return world_; }
+  // This device's PE in the numbering of the compiled modules.
   int job_pe() const { return world_[pe_]; }
-  // PE of this NVSHMEM world for a PE of the job; -1 for -1 and for a PE of another world.
+  // PE of this device's world for a PE of the job; -1 for -1 and for a PE of another world.
   int WorldPe(int job_pe) const;
   bool started() const { return transfers_ != nullptr; }
   // Only after Start.
   gpu::Transfers& transfers() { return *transfers_; }
   gpu::Device& device() { return *device_; }
   gpu::Timeline& timeline() { return *timeline_; }
+  gpu::Watchdog& watchdog() { return *watchdog_; }
   // Symmetric memory besides the arena, null if none is left. Collective over the world.
-  void* Symmetric(size_t bytes) { return nvshmem_.api.malloc(bytes); }
+  void* Symmetric(size_t bytes);
 
  private:
-  GpuRuntime() = default;
   Result<char*> MakeArena(const GpuStartOptions& options);
-  void Report(gpu::Watchdog::Event event, const std::string& why) const;
+  const NvshmemApi& api() const;
   Status ZeroArena(char* arena, size_t bytes);
   char* FindMulticast(const char* lanes, size_t bytes) const;
 
+  GpuProcess* const process_;
+  const gpu::CudaDriver* const cuda_;
+  const NvshmemLibrary* const nvshmem_;
   std::mutex mutex_;
-  gpu::CudaDriver cuda_{};
-  NvshmemLibrary nvshmem_;
   gpu::CudaContext context_ = nullptr;
+  gpu::DriverHeap* heap_ = nullptr;
   int pe_ = -1;
   GpuFacts facts_;
   char* multicast_ = nullptr;            // of the lanes
@@ -132,11 +131,7 @@ class GpuRuntime {
   std::unique_ptr<gpu::PairRings> rings_;
   std::unique_ptr<gpu::Lanes> lanes_;
   std::unique_ptr<gpu::Transfers> transfers_;
-  std::function<void()> admit_hook_;
-  std::function<std::string(const std::string&)> failure_hook_;
-  std::atomic<bool> ready_{false};
   std::vector<int> world_;
-  int64_t fingerprint_ = 0;
 };
 
 }  // namespace xla_shmem

@@ -9,6 +9,7 @@
 
 #include "xla/ffi/api/ffi.h"
 #include "xla_patch/bindings/ffi/call_arguments.h"
+#include "xla_patch/thunks/gpu/gpu_process.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/thunks/gpu/timeline.h"
 #include "xla_patch/types/collective_op.h"
@@ -16,19 +17,28 @@
 
 namespace xla_shmem {
 
-// One execution of a call on this process's GPU.
+// Where XLA calls a handler.
+struct GpuCallPlace {
+  gpu::CudaStream stream;
+  int64_t run;
+  int32_t device;  // CUDA ordinal
+};
+
+// One execution of a call on one of this process's GPUs.
 struct GpuCallFrame {
   CallIdentity call;
+  GpuRuntime* gpu;
   ::xla::ffi::Dictionary attributes;
   ::xla::ffi::RemainingArgs operands;
   ::xla::ffi::RemainingRets results;
 };
 
-// The arguments of every handler: stream, run, operands, results, attributes.
+// The arguments of every handler: stream, run, device, operands, results, attributes.
 inline auto GpuCallBinding() {
   return ::xla::ffi::Ffi::Bind()
       .Ctx<::xla::ffi::PlatformStream<gpu::CudaStream>>()
       .Ctx<::xla::ffi::RunId>()
+      .Ctx<::xla::ffi::DeviceOrdinal>()
       .RemainingArgs()
       .RemainingRets()
       .Attrs();
@@ -42,18 +52,21 @@ uint64_t OperandBytes(const GpuCallFrame& frame);
 // An error if the runtime does not run, or if the call was compiled for another topology.
 Result<CallIdentity> ReadRunnableCall(::xla::ffi::Dictionary attributes);
 
+// The runtime of a CUDA device; an error if this process has not started it.
+Result<GpuRuntime*> FindGpu(int32_t device, const std::string& name);
+
 // The tag of the call's messages: of its program and operation, and of the PEs that it connects.
 uint32_t TagOfCall(const CallIdentity& call, ::xla::ffi::Dictionary attributes);
 
-// Converts a PE of the job, -1 for none, to the PE of this NVSHMEM world. The pass does not move collectives across
-// worlds. `name`: of the call.
-Result<int> ToWorldPe(int job_pe, const std::string& name);
-
-// The PEs that a permute connects with this one, in PEs of its NVSHMEM world.
+// The PEs that a permute connects with this one, in PEs of its world.
 Result<Neighbours> ReadNeighbours(const GpuCallFrame& frame);
 
-// The group of this PE in PEs of its NVSHMEM world. Empty in a broadcast without this PE.
+// The group of this PE in PEs of its world. Empty in a broadcast without this PE.
 Result<std::vector<int>> ReadGroup(const GpuCallFrame& frame, CollectiveOp op);
+
+// The PEs of this process that take part in the call beside this one, which is among them; empty if this one does not.
+// Their threads meet around the first run (thunks/gpu/local_meetings.h).
+std::vector<int> LocalMembers(const GpuCallFrame& frame);
 
 // Follows this execution for the records; null if nothing is recorded.
 std::shared_ptr<gpu::Follower> FollowExecution(const GpuCallFrame& frame, CollectiveOp op, gpu::CudaStream stream);

@@ -120,12 +120,13 @@ Status Run(gpu::Transfers& transfers, PartsArguments arguments, gpu::CudaStream 
 }
 
 template <CollectiveOp kOp>
-ffi::Error CallParts(gpu::CudaStream stream, ffi::RunId /*run*/, ffi::RemainingArgs operands,
+ffi::Error CallParts(gpu::CudaStream stream, ffi::RunId run, int32_t device, ffi::RemainingArgs operands,
                      ffi::RemainingRets results, ffi::Dictionary attributes) {
   const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& /*call*/, PartsArguments arguments) {
     return Run(transfers, std::move(arguments), stream);
   };
-  return EnqueueCall<kOp>(ReadMovedOrReduced<kOp>, enqueue, stream, operands, results, attributes);
+  return EnqueueCall<kOp>(ReadMovedOrReduced<kOp>, enqueue, {stream, run.run_id, device}, operands, results,
+                          attributes);
 }
 
 Result<gpu::PermuteArguments> ReadPermute(const GpuCallFrame& frame) {
@@ -140,7 +141,7 @@ Result<gpu::PermuteArguments> ReadPermute(const GpuCallFrame& frame) {
   permute.name = frame.call.name;
   permute.source = neighbours->source;
   permute.target = neighbours->target;
-  permute.keeps_results = std::count(received_by->begin(), received_by->end(), GpuRuntime::Get().job_pe()) != 0;
+  permute.keeps_results = std::count(received_by->begin(), received_by->end(), frame.gpu->job_pe()) != 0;
   for (size_t i = 0; i < arrays->size(); ++i) {
     const Pair& array = (*arrays)[i];
     ffi::ErrorOr<ffi::AnyBuffer> received = frame.operands.get<ffi::AnyBuffer>(arrays->size() + i);
@@ -155,11 +156,12 @@ Result<gpu::PermuteArguments> ReadPermute(const GpuCallFrame& frame) {
   return permute;
 }
 
-ffi::Error CallPermute(gpu::CudaStream stream, ffi::RunId /*run*/, ffi::RemainingArgs operands,
+ffi::Error CallPermute(gpu::CudaStream stream, ffi::RunId run, int32_t device, ffi::RemainingArgs operands,
                        ffi::RemainingRets results, ffi::Dictionary attributes) {
   const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& /*call*/,
                            const gpu::PermuteArguments& permute) { return transfers.RunPermute(permute, stream); };
-  return EnqueueCall<CollectiveOp::kCollectivePermute>(ReadPermute, enqueue, stream, operands, results, attributes);
+  return EnqueueCall<CollectiveOp::kCollectivePermute>(ReadPermute, enqueue, {stream, run.run_id, device}, operands,
+                                                       results, attributes);
 }
 
 template <auto kCall>

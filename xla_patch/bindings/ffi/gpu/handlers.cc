@@ -14,21 +14,23 @@ std::vector<GpuHandler>& Registered() {
 }
 
 // The buffers only tell XLA how long the operands and results live.
-ffi::Error Done(gpu::CudaStream stream, ffi::RunId run, ffi::RemainingArgs /*operands*/, ffi::RemainingRets /*results*/,
-                ffi::Dictionary attributes) {
+ffi::Error Done(gpu::CudaStream stream, ffi::RunId run, int32_t device, ffi::RemainingArgs /*operands*/,
+                ffi::RemainingRets /*results*/, ffi::Dictionary attributes) {
   const Result<CallIdentity> call = ReadRunnableCall(attributes);
   if (!call.ok()) return ToError(call.status());
-  const gpu::ScopedContext context(GpuRuntime::Get().device());
-  return ToFfiError(GpuRuntime::Get().transfers().Finish({call->operation, run.run_id}, call->name, stream));
+  const Result<GpuRuntime*> gpu = FindGpu(device, call->name);
+  if (!gpu.ok()) return ToError(gpu.status());
+  const gpu::ScopedContext context((*gpu)->device());
+  return ToFfiError((*gpu)->transfers().Finish({call->operation, run.run_id}, call->name, stream));
 }
 
 // XLA also instantiates calls for GPUs that this machine lacks, so only a call that runs needs the runtime.
 ffi::Error Instantiate(ffi::Dictionary attributes) {
-  if (!GpuRuntime::Get().EnsureAdmitted()) return ffi::Error::Success();
+  if (!GpuProcess::Get().EnsureAdmitted()) return ffi::Error::Success();
   const Result<CallIdentity> call = ReadIdentity(attributes);
   if (!call.ok()) return ToError(call.status());
   gpu::RememberTag(TagOfCall(*call, attributes), call->name);
-  return ToFfiError(CheckTopology(attributes.get<int64_t>("topology"), GpuRuntime::Get().topology_fingerprint()));
+  return ToFfiError(CheckTopology(attributes.get<int64_t>("topology"), GpuProcess::Get().topology_fingerprint()));
 }
 
 XLA_FFI_DEFINE_HANDLER(kInstantiate, Instantiate, ffi::Ffi::BindInstantiate().Attrs());

@@ -16,7 +16,7 @@ nvtxDomainHandle_t Domain() {
 }
 
 std::string Peers(const GpuCallFrame& frame) {
-  const int pe = GpuRuntime::Get().job_pe();
+  const int pe = frame.gpu->job_pe();
   if (const Result<PePairs> pairs = ReadPairs(frame.attributes); pairs.ok()) {
     const Neighbours neighbours = FindNeighbours(*pairs, pe);
     std::string text;

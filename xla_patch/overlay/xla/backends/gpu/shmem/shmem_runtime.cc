@@ -151,7 +151,8 @@ Status ShmemRuntime::Admit(const Job& job, const std::vector<int32_t>& hosts) {
   topology_ = *std::move(topology);
   std::vector<int> world(job.num_processes);
   std::iota(world.begin(), world.end(), 0);
-  gpu().Admit(std::move(world), static_cast<int64_t>(topology_.Fingerprint()));
+  gpu().SetWorld(std::move(world));
+  process_gpus().Admit(static_cast<int64_t>(topology_.Fingerprint()));
   return {};
 }
 
@@ -159,6 +160,9 @@ Result<JobAnswer> ShmemRuntime::Open(const Job& job) {
   const Result<EnvironmentOptions>& options = ShmemOptions();
   if (!options.ok()) return options.status();
   if (job.device_ordinals.size() != 1) return SeveralGpus(job.device_ordinals.size());
+  if (options->driver_heap) {
+    return Status::Error("XLA_SHMEM_GPU_HEAP=driver: a patched jaxlib has NVSHMEM's memory only; set it to auto");
+  }
   // No process writes a trace before all have announced themselves.
   if (job.process == 0 && !options->trace.empty()) unlink(options->trace.c_str());
   xla_shmem::GpuOpenOptions open;
@@ -166,8 +170,9 @@ Result<JobAnswer> ShmemRuntime::Open(const Job& job) {
   open.device = job.device_ordinals.front();
   open.puts = options->nvshmem_puts ? xla_shmem::gpu::Puts::kNvshmem : xla_shmem::gpu::Puts::kDriver;
   open.permute = options->gpu_permute;
-  const Result<xla_shmem::GpuFacts> facts = gpu().Open(open);
+  const Result<xla_shmem::GpuFacts> facts = process_gpus().Open(open);
   if (!facts.ok()) return facts.status();
+  if (!facts->nvshmem_error.empty()) return Status::Error(facts->nvshmem_error);
   VLOG(1) << "NVSHMEM " << facts->nvshmem_version << " from " << facts->nvshmem_path;
   const Result<std::string> kernels =
       xla_shmem::gpu::CompileKernels(NvrtcCandidates(facts->driver_version), xla_shmem::gpu::kKernelSource,
@@ -188,7 +193,7 @@ Result<JobAnswer> ShmemRuntime::StartWorld(const Job& job, const std::vector<Wor
   }
   const xla_shmem::gpu::StartLimit limit(job.num_processes, kStartPatience,
                                          [&](int process) { return rounds.Outcome(kStart, process); });
-  Result<std::string> unique_id = rounds.FromProcess0("unique_id", [this] { return gpu().UniqueId(); });
+  Result<std::string> unique_id = rounds.FromProcess0("unique_id", [this] { return process_gpus().UniqueId(); });
   if (!unique_id.ok()) return unique_id.status();
   xla_shmem::GpuStartOptions start;
   start.pe = job.process;
@@ -218,7 +223,7 @@ void ShmemRuntime::Observe(const Job& job, const std::vector<WorldMember>& membe
   if (!records.ok()) LOG(WARNING) << "no flight recorder: " << records.message();
   const std::string directory = records.ok() ? *records : "";
   for (const std::string& problem : xla_shmem::StartGpuObserver(
-           {directory, options.statistics, options.trace, /*on_gpu=*/true}, job.process, here)) {
+           {directory, options.statistics, options.trace, /*on_gpu=*/true}, job.process, here, {job.process})) {
     LOG(WARNING) << problem;
   }
 }

@@ -24,6 +24,7 @@
 #include "xla_patch/nvshmem/gpu/world_members.h"
 #include "xla_patch/options/environment.h"
 #include "xla_patch/runtime/job_rounds.h"
+#include "xla_patch/thunks/gpu/gpu_process.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/types/status.h"
 
@@ -61,8 +62,9 @@ class ShmemRuntime {
   // The job; empty unless NVSHMEM runs.
   xla_shmem::Topology topology() const;
 
-  // Only if CheckRunning is ok.
-  xla_shmem::GpuRuntime& gpu() const { return xla_shmem::GpuRuntime::Get(); }
+  xla_shmem::GpuProcess& process_gpus() const { return xla_shmem::GpuProcess::Get(); }
+  // The one GPU of this process, once it is open.
+  xla_shmem::GpuRuntime& gpu() const { return *process_gpus().devices().front(); }
 
  private:
   // Ok once NVSHMEM runs in all processes; otherwise the same error in all of them.

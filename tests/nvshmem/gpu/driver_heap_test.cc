@@ -1,0 +1,195 @@
+// Symmetric memory of the driver: parts of several devices and of several processes, which are heaps of this process
+// here, and what fails on the way.
+#include "xla_patch/nvshmem/gpu/driver_heap.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/nvshmem/gpu/cuda_double.h"
+#include "tests/nvshmem/gpu/memory_double.h"
+#include "xla_patch/nvshmem/gpu/file_exchange.h"
+
+namespace xla_shmem::gpu {
+namespace {
+
+using testing::kDoubleGranularity;
+
+using Heap = std::unique_ptr<DriverHeap>;
+
+Result<Heap> MakeHeap(std::vector<LocalPe> own, int n_pes, size_t bytes, MemorySharing sharing = MemorySharing::kNone) {
+  return DriverHeap::Create(&testing::CudaDouble::Driver(), {std::move(own), n_pes, bytes, sharing});
+}
+
+uint64_t* Words(void* memory) { return static_cast<uint64_t*>(memory); }
+
+TEST_CASE("all devices of a process see one another's parts at one offset") {
+  const size_t before = testing::LiveMemoryObjects();
+  {
+    Result<Heap> made = MakeHeap({{0, 4}, {1, 5}, {2, 7}}, 3, 100000);
+    REQUIRE(made.ok());
+    DriverHeap& heap = **made;
+    CHECK(heap.part_bytes() == 2 * kDoubleGranularity);
+    const NvshmemApi& api = DriverHeap::Table();
+    CHECK(api.ptr(heap.part(1), 0) == nullptr);  // not open
+    REQUIRE(heap.Open().ok());
+    for (int pe = 0; pe < 3; ++pe) REQUIRE(heap.Allocate(pe, 100) == heap.part(pe));
+    for (int pe = 0; pe < 3; ++pe) CHECK(heap.Allocate(pe, 8) == heap.part(pe) + 256);
+    for (int writer = 0; writer < 3; ++writer) {
+      for (int pe = 0; pe < 3; ++pe) Words(api.ptr(heap.part(writer) + 256, pe))[0] = 10 * writer + pe;
+      for (int pe = 0; pe < 3; ++pe) CHECK(Words(heap.part(pe) + 256)[0] == 10U * writer + pe);
+    }
+    CHECK(api.ptr(heap.part(2) + heap.part_bytes() - 1, 0) == heap.part(0) + heap.part_bytes() - 1);
+    CHECK(api.ptr(heap.part(2) + heap.part_bytes(), 0) == nullptr);
+    CHECK(api.ptr(heap.part(0) - 1, 0) == nullptr);
+    CHECK(api.ptr(heap.part(0), 3) == nullptr);
+    CHECK(heap.Allocate(0, heap.part_bytes()) == nullptr);
+    CHECK(heap.Allocate(3, 8) == nullptr);
+  }
+  CHECK(testing::LiveMemoryObjects() == before);
+}
+
+TEST_CASE("an address belongs to the heap in which it lies") {
+  Result<Heap> first = MakeHeap({{0, 0}, {1, 1}}, 2, 1);
+  Result<Heap> second = MakeHeap({{0, 2}, {1, 3}}, 2, 1);
+  REQUIRE((first.ok() && second.ok()));
+  REQUIRE(((*first)->Open().ok() && (*second)->Open().ok()));
+  CHECK(DriverHeap::Table().ptr((*first)->part(0), 1) == (*first)->part(1));
+  CHECK(DriverHeap::Table().ptr((*second)->part(0), 1) == (*second)->part(1));
+  char* const gone = (*first)->part(0);
+  first->reset();
+  CHECK(DriverHeap::Table().ptr(gone, 1) == nullptr);
+  CHECK(DriverHeap::Table().ptr((*second)->part(1), 0) == (*second)->part(0));
+}
+
+// Two processes, with PEs 0 and 2, and with PE 1.
+void CheckShared(DriverHeap& two, DriverHeap& one) {
+  REQUIRE((two.Open().ok() && one.Open().ok()));
+  for (int pe = 0; pe < 3; ++pe) {
+    Words(two.part(pe))[1] = 100 + pe;
+    CHECK(Words(one.part(pe))[1] == 100U + pe);
+    Words(one.part(pe))[2] = 200 + pe;
+    CHECK(Words(two.part(pe))[2] == 200U + pe);
+  }
+}
+
+TEST_CASE("processes of a host map each other's memory by file descriptors") {
+  const size_t before = testing::LiveMemoryObjects();
+  {
+    Result<Heap> two = MakeHeap({{0, 0}, {2, 1}}, 3, 1, MemorySharing::kFiles);
+    Result<Heap> one = MakeHeap({{1, 0}}, 3, 1, MemorySharing::kFiles);
+    REQUIRE((two.ok() && one.ok()));
+    CHECK((*two)->Open().message() == "the heap has the memory of 2 of 3 PEs");
+    const auto exported = [](DriverHeap& heap, int pe) {
+      const Result<int> file = heap.ExportFile(pe);
+      REQUIRE(file.ok());
+      return OwnedFile(*file);
+    };
+    const OwnedFile files[] = {exported(**two, 0), exported(**one, 1), exported(**two, 2)};
+    CHECK(!(*two)->ExportFile(1).ok());
+    Result<std::unique_ptr<FileExchange>> a = FileExchange::Listen();
+    Result<std::unique_ptr<FileExchange>> b = FileExchange::Listen();
+    REQUIRE((a.ok() && b.ok()));
+    const std::chrono::seconds patience(20);
+    Status other;
+    std::thread thread([&] {
+      auto received = (*b)->Exchange(1, {files[1].get()}, {{0, (*a)->address(), 2}}, patience);
+      other = received.status();
+      if (!other.ok()) return;
+      other = (*one)->ImportFile(0, (*received)[0][0].get());
+      if (other.ok()) other = (*one)->ImportFile(2, (*received)[0][1].get());
+    });
+    auto received = (*a)->Exchange(0, {files[0].get(), files[2].get()}, {{1, (*b)->address(), 1}}, patience);
+    thread.join();
+    REQUIRE(received.ok());
+    REQUIRE(other.ok());
+    REQUIRE((*two)->ImportFile(1, (*received)[1][0].get()).ok());
+    CheckShared(**two, **one);
+  }
+  CHECK(testing::LiveMemoryObjects() == before);
+}
+
+TEST_CASE("hosts of a fabric map each other's memory by fabric handles") {
+  Result<Heap> two = MakeHeap({{0, 0}, {2, 1}}, 3, 1, MemorySharing::kFabric);
+  Result<Heap> one = MakeHeap({{1, 0}}, 3, 1, MemorySharing::kFabric);
+  REQUIRE((two.ok() && one.ok()));
+  for (const int pe : {0, 2}) {
+    const Result<std::string> handle = (*two)->ExportFabric(pe);
+    REQUIRE(handle.ok());
+    REQUIRE((*one)->ImportFabric(pe, *handle).ok());
+  }
+  const Result<std::string> handle = (*one)->ExportFabric(1);
+  REQUIRE(handle.ok());
+  CHECK((*two)->ImportFabric(1, "short").message() == "the fabric handle of PE 1 has 5 bytes, not 64");
+  REQUIRE((*two)->ImportFabric(1, *handle).ok());
+  CheckShared(**two, **one);
+}
+
+// Undoes what a test has the driver refuse.
+struct KeptRefusals {
+  ~KeptRefusals() { testing::Refused() = {}; }
+};
+
+TEST_CASE("a heap that cannot be made names device and call, and leaves nothing") {
+  const KeptRefusals kept;
+  const size_t before = testing::LiveMemoryObjects();
+  testing::Refused().create_on = 6;
+  const Result<Heap> made = MakeHeap({{0, 5}, {1, 6}}, 2, 1);
+  CHECK(made.message().find("cuMemCreate of 65536 bytes of symmetric memory on device 6 failed with") == 0);
+  CHECK(testing::LiveMemoryObjects() == before);
+}
+
+TEST_CASE("a GPU that may not use the others' memory is an error, and all is given back") {
+  const KeptRefusals kept;
+  const size_t before = testing::LiveMemoryObjects();
+  {
+    Result<Heap> made = MakeHeap({{0, 5}, {1, 6}}, 2, 1);
+    REQUIRE(made.ok());
+    testing::Refused().access_of = 6;
+    CHECK((*made)->Open().message().find("cuMemSetAccess to the memory of PE 0") == 0);
+    CHECK(DriverHeap::Table().ptr((*made)->part(0), 1) == nullptr);
+  }
+  CHECK(testing::LiveMemoryObjects() == before);
+}
+
+TEST_CASE("memory that cannot be imported names its PE") {
+  const KeptRefusals kept;
+  Result<Heap> made = MakeHeap({{0, 0}}, 2, 1, MemorySharing::kFiles);
+  REQUIRE(made.ok());
+  testing::Refused().import = true;
+  CHECK((*made)->ImportFile(1, 0).message().find("cuMemImportFromShareableHandle of PE 1 failed") == 0);
+}
+
+TEST_CASE("a process that does not answer is named in time") {
+  Result<std::unique_ptr<FileExchange>> own = FileExchange::Listen();
+  Result<std::unique_ptr<FileExchange>> silent = FileExchange::Listen();
+  REQUIRE((own.ok() && silent.ok()));
+  const std::chrono::milliseconds patience(50);
+  CHECK((*own)->Exchange(0, {}, {{3, (*silent)->address(), 1}}, patience).message() ==
+        "only 0 of 1 processes of this host have asked for memory of process 0");
+  const std::string address = (*silent)->address();
+  silent->reset();
+  CHECK((*own)
+            ->Exchange(0, {}, {{3, address, 1}}, patience)
+            .message()
+            .find("process 3 of this host cannot be reached by a Unix socket (Connection refused)") == 0);
+}
+
+TEST_CASE("a process that gives another number of files is named with both numbers") {
+  Result<std::unique_ptr<FileExchange>> a = FileExchange::Listen();
+  Result<std::unique_ptr<FileExchange>> b = FileExchange::Listen();
+  REQUIRE((a.ok() && b.ok()));
+  const std::chrono::seconds patience(20);
+  std::thread thread([&] { static_cast<void>((*b)->Exchange(1, {}, {{0, (*a)->address(), 0}}, patience)); });
+  const auto received = (*a)->Exchange(0, {}, {{1, (*b)->address(), 2}}, patience);
+  thread.join();
+  CHECK(received.message().find("it sent 0 of 2 file descriptors") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace xla_shmem::gpu

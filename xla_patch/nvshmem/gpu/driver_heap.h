@@ -1,0 +1,87 @@
+// Symmetric memory by the CUDA driver's virtual memory management, without NVSHMEM: for processes with several GPUs,
+// of which NVSHMEM takes one, and where NVSHMEM cannot be loaded.
+//
+// A heap serves one world. Each process reserves one range of addresses with a part for each PE, of equal size, and
+// maps the memory of all PEs there: its own, which it makes, and that of other processes, which it gets as file
+// descriptors (one host) or fabric handles (one NVLink fabric). The base may differ between processes, an object's
+// offset may not. All of the process's GPUs in the world may read and write all parts.
+//
+// Nothing is collective. Unlike NVSHMEM's start, all can be undone: the destructor gives everything back.
+#ifndef XLA_SHMEM_NVSHMEM_GPU_DRIVER_HEAP_H_
+#define XLA_SHMEM_NVSHMEM_GPU_DRIVER_HEAP_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "xla_patch/nvshmem/api.h"
+#include "xla_patch/nvshmem/gpu/cuda_driver.h"
+#include "xla_patch/types/status.h"
+
+namespace xla_shmem::gpu {
+
+// How other processes map a PE's memory; a process alone needs none.
+enum class MemorySharing { kNone, kFiles, kFabric };
+
+// A PE of this process.
+struct LocalPe {
+  int pe = 0;
+  int device = 0;  // CUDA ordinal
+};
+
+class DriverHeap {
+ public:
+  struct Options {
+    std::vector<LocalPe> own;
+    int n_pes = 1;
+    size_t bytes = 0;  // of each PE
+    MemorySharing sharing = MemorySharing::kNone;
+  };
+
+  // Makes the memory of this process's PEs. `cuda` must outlive the heap, and the devices' contexts must exist.
+  static Result<std::unique_ptr<DriverHeap>> Create(const CudaDriver* cuda, const Options& options);
+  ~DriverHeap();
+  DriverHeap(const DriverHeap&) = delete;
+  DriverHeap& operator=(const DriverHeap&) = delete;
+
+  // What another process imports of an own PE: a file descriptor, which the caller closes, or the bytes of a fabric
+  // handle.
+  Result<int> ExportFile(int pe) const;
+  Result<std::string> ExportFabric(int pe) const;
+  // Maps the memory of a PE of another process. `file` stays the caller's.
+  Status ImportFile(int pe, int file);
+  Status ImportFabric(int pe, const std::string& handle);
+  // Lets this process's GPUs use the memory of all PEs, which has been imported. Table().ptr answers from then on.
+  Status Open();
+
+  // Address of an own PE's object, at the same offset on all PEs if they allocate alike; null if nothing is left.
+  void* Allocate(int pe, size_t bytes);
+  char* part(int pe) const { return base_ + static_cast<size_t>(pe) * part_bytes_; }
+  size_t part_bytes() const { return part_bytes_; }
+
+  // NVSHMEM's calls for addresses of any open heap of this process: only `ptr`. A process alone has no my_pe.
+  static const NvshmemApi& Table();
+
+ private:
+  DriverHeap(const CudaDriver* cuda, Options options) : cuda_(cuda), options_(std::move(options)) {}
+  Status Make();
+  Status Map(int pe, MemoryHandle memory);
+  Status Check(int result, const std::string& what) const;
+  const LocalPe* FindOwn(int pe) const;
+  bool Contains(const void* address) const;
+
+  const CudaDriver* const cuda_;
+  const Options options_;
+  char* base_ = nullptr;
+  size_t part_bytes_ = 0;
+  std::vector<std::pair<int, MemoryHandle>> memory_;  // by PE, all that this process has made or imported
+  std::vector<int> mapped_;                           // PEs
+  std::vector<size_t> taken_;                         // bytes of each PE's part
+  bool open_ = false;
+};
+
+}  // namespace xla_shmem::gpu
+
+#endif  // XLA_SHMEM_NVSHMEM_GPU_DRIVER_HEAP_H_
