@@ -31,8 +31,10 @@ def target_description(target: str) -> str:
     return (_TARGETS / f"{target}.txtpb").read_text()
 
 
-def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]], None]) -> list[Any]:
-    """Devices of one process each; the pass is set up for them if the flag is set.
+def described_gpus(
+    count: int, target: str, observe: Callable[[bytes, list[Any]], None], *, one_process: bool = False
+) -> list[Any]:
+    """Devices of one process each, or of one for all; the pass is set up for them if the flag is set.
 
     They are one NVLink domain, unless `XLA_SHMEM_NVLINK_DOMAIN` is a number. A domain is a slice for XLA, if all are
     equal.
@@ -41,25 +43,25 @@ def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]]
       count: number of GPUs.
       target: name of a description in `targets/`: `a100`, `h100` or `gb200`.
       observe: called with every module that has collectives, and their records.
+      one_process: whether one process has all.
 
     Raises:
       FileNotFoundError: the description does not exist.
       RuntimeError: this process has no CUDA plugin (`environment.py`).
     """
-    chosen = options.resolve()
+    chosen = options.resolve(any_machine=True)
     domain = chosen.nvlink_domain or count
     slices = count // domain if count % domain == 0 else 1
     described = topologies.get_topology_desc(
         platform="cuda",
         topology_name="",
-        topology=f"{slices}x{count // slices}x1",  # slices x processes x devices of a process
+        # slices x processes x devices of a process
+        topology=f"1x1x{count}" if one_process else f"{slices}x{count // slices}x1",
         target_config=target_description(target),
     )
     if plugin.active():  # JAX initialises the plugin when it is first asked for devices
-        places = regular_topology.regular_places(count, devices_per_host=count, nvlink_domain=domain)
+        places = regular_topology.regular_places(count, count if one_process else 1, count, domain)
         _core.gpu_pass().set_hooks(lambda: "the topology is set below", observe)
         transport = _core.gpu_transport({place.device_id: place.nvlink_domain for place in places})
-        _core.gpu_pass().set_options(
-            regular_topology.core_topology(places), transport, ops=chosen.ops, hierarchical=chosen.hierarchical
-        )
+        _core.gpu_pass().set_options(regular_topology.core_topology(places), transport, **chosen.rules("gpu"))
     return list(described.devices)
