@@ -1,15 +1,14 @@
 """Which ways of running a collective the pass can choose for each one, by the release of XLA:GPU.
 
-Source: tests/gpu_aot/test_chosen_ways.py, which asks the compiler of each release.
+Only what the compiler of a release was seen to honour (tests/gpu_aot/test_chosen_ways.py). Earlier releases make no
+fusions of collectives, from which `nccl` takes them; their all-gathers have the mode of `one-sided`, untested.
 """
 
 from __future__ import annotations
 
 from jax import __version_info__
 
-#: By the first release that honours them: a mode of an all-gather; and taking a collective out of a fusion, which
-#: earlier releases do not make.
-_SETTABLE = {(0, 10, 2): "one-sided", (0, 12): "nccl"}
+_FIRST_RELEASE = (0, 12)
 
 
 def settable(platform: str) -> tuple[str, ...]:
@@ -18,4 +17,4 @@ def settable(platform: str) -> tuple[str, ...]:
     Args:
       platform: ``"cpu"`` or ``"gpu"``.
     """
-    return tuple(way for release, way in _SETTABLE.items() if platform == "gpu" and __version_info__ >= release)
+    return ("nccl", "one-sided") if platform == "gpu" and __version_info__ >= _FIRST_RELEASE else ()

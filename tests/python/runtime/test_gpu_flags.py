@@ -51,9 +51,14 @@ def test_a_way_that_gains_less_than_five_percent_is_not_chosen() -> None:
     assert len(_chosen(_row("all-to-all", 4096, 100, peer_copies=94.9))) == 1
 
 
-def test_what_the_pass_chooses_for_each_collective_needs_no_flag() -> None:
-    assert "one-sided" in gpu_ways.settable("gpu")
+def test_what_the_pass_chooses_for_each_collective_needs_no_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_ways, "settable", lambda platform: ("one-sided",))
     assert _chosen(_row("all-gather", 4096, 10, one_sided=1)) == []
+    monkeypatch.setattr(gpu_ways, "settable", lambda platform: ())
+    assert _chosen(_row("all-gather", 4096, 10, one_sided=1)) == [("--xla_gpu_all_gather_mode=symmetric", "")]
+
+
+def test_the_pass_chooses_no_way_of_xla_on_cpus() -> None:
     assert gpu_ways.settable("cpu") == ()
 
 
