@@ -23,6 +23,7 @@ _TYPES = {
     "count": ("int", "int"),
     "seconds": ("float", "float"),
     "ops": ("tuple[tuple[str, int | None], ...]", "str"),
+    "list": ("str", "str"),
     "path": ("str", "str | os.PathLike[str]"),
     "library": ("str", "str | os.PathLike[str]"),
     "job": ("str", "str"),

@@ -20,7 +20,7 @@ _Reach: TypeAlias = Mapping[int, int]
 _Time: TypeAlias = tuple[float, float, float]
 #: op, dtype, devices of a group, bytes of the result, time on NVSHMEM, time on DEFAULT (None: DEFAULT cannot run it),
 #: NVLink domains that a group spans. If they are several, the time on NVSHMEM is that of the divided collective.
-_TunedRow: TypeAlias = tuple[str, str, int, int, _Time, _Time | None, int]
+_TunedRow: TypeAlias = tuple[str, str, int, int, _Time, _Time | None, int, Mapping[str, _Time]]
 _Backend: TypeAlias = Literal["NVSHMEM", "DEFAULT", "HIERARCHICAL"]
 
 @type_check_only
@@ -94,6 +94,8 @@ class CollectiveRecord(TypedDict):
     """Name of the rule that decided; ``"stock"`` for a module of stock XLA."""
     reason: str
     """The decision in a sentence, with the numbers."""
+    chosen_way: str | None
+    """The way that the pass chose for XLA to take, as :func:`ways` names it; None for XLA's choice, and for NVSHMEM."""
     model: str | None
     """For NVSHMEM by a rule that does not ask the cost model: a sentence if the model expects DEFAULT to be faster."""
     computation: str
@@ -428,6 +430,16 @@ def expected_times(op: str, bytes: int, group_size: int, num_devices: int, gpu: 
       gpu: ``"hopper"`` or ``"blackwell"``.
     """
 
+def ways() -> list[tuple[str, str]]:
+    """Returns the ways of running a collective on GPUs: the word of ``XLA_SHMEM_BACKENDS``, and the name in reports."""
+
+def way_flag(word: str, op: str) -> str | None:
+    """Returns the flag of XLA that makes all collectives of an op run in a way; None if there is none.
+
+    Raises:
+      ValueError: the word or the op is unknown.
+    """
+
 def planned_time(
     op: str,
     bytes: int,
@@ -439,6 +451,8 @@ def planned_time(
     ops: Sequence[tuple[str, int | None]] = [],
     tuning: TuningTable | None = None,
     gpu: str = "",
+    backends: Sequence[str] = [],
+    settable: Sequence[str] = [],
 ) -> float | None:
     """Returns the time in µs of an f32 collective in one NVLink domain, on the backend that the rules choose for it.
 
@@ -512,6 +526,8 @@ def run_pass(
     lowering: str = "cpu",
     gpu: str = "",
     hierarchical: str = "auto",
+    backends: Sequence[str] = [],
+    settable: Sequence[str] = [],
     one_at_a_time: bool = False,
     mark_default_collectives: bool = False,
     marks_keep_aliasing: bool = False,
@@ -532,6 +548,8 @@ def run_pass(
       gpu: ``"hopper"`` or ``"blackwell"`` for the cost model; ``""`` for none.
       hierarchical: ``"on"``, ``"off"`` or ``"auto"``: whether collectives that cross NVLink domains are divided, by the
         cost model of such a division with ``"auto"``.
+      backends: words of ``XLA_SHMEM_BACKENDS`` that may be chosen; if empty, all.
+      settable: those that the pass can choose for one collective in this release of XLA, besides ``"nvshmem"``.
       one_at_a_time: for XLA:CPU, whether each collective waits for the one that is scheduled before it.
       mark_default_collectives: for XLA:CPU, whether calls record those that stay on the default backend.
       marks_keep_aliasing: not in a module that would lose the aliasing of its parameters only for them.
@@ -596,6 +614,8 @@ def explain_module(
     lowering: str = "cpu",
     gpu: str = "",
     hierarchical: str = "auto",
+    backends: Sequence[str] = [],
+    settable: Sequence[str] = [],
 ) -> list[Explanation]:
     """Decides as :func:`run_pass` does, keeps the answer of each rule, and changes nothing.
 
@@ -644,6 +664,8 @@ class PassHook:
         tuning: TuningTable | None = None,
         gpu: str = "",
         hierarchical: str = "auto",
+        backends: Sequence[str] = [],
+        settable: Sequence[str] = [],
         one_at_a_time: bool = False,
         mark_default_collectives: bool = False,
         marks_keep_aliasing: bool = False,
@@ -657,6 +679,8 @@ class PassHook:
           tuning: as in :func:`run_pass`.
           gpu: as in :func:`run_pass`.
           hierarchical: as in :func:`run_pass`.
+          backends: as in :func:`run_pass`.
+          settable: as in :func:`run_pass`.
           one_at_a_time: as in :func:`run_pass`.
           mark_default_collectives: as in :func:`run_pass`.
           marks_keep_aliasing: as in :func:`run_pass`.

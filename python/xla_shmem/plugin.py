@@ -58,6 +58,7 @@ def _start(error: str) -> None:
     from xla_shmem.gpu.jax_plugin import wanted_plugin, wants_cpu
     from xla_shmem.runtime.cache_keys import salt_cache_keys
     from xla_shmem.runtime.compiler_pass import CompilerPass
+    from xla_shmem.runtime.gpu_flags import set_flags
     from xla_shmem.runtime.gpu_platform import start_gpu_job
     from xla_shmem.runtime.job import Job
     from xla_shmem.runtime.messages import begin_messages
@@ -74,6 +75,8 @@ def _start(error: str) -> None:
     job = Job(resolved)
     job.announce(error)
     end_behind_the_first_backend(job.wrong_option)
+    if wanted_plugin() is not None:
+        resolved = set_flags(resolved, job.processes, os.environ, says=job.process == 0)
     _pass = CompilerPass(job, start_gpu_job(resolved, error, job.wrong_option), resolved)
     _pass.register()
     salt_cache_keys(_pass.cache_salt)

@@ -63,6 +63,11 @@ def _value(argument: str) -> bool | None:
     raise ValueError(f"XLA_FLAGS: {FLAG}={value}: must be true, false, 1 or 0.")
 
 
+def flag_names(environ: Mapping[str, str]) -> set[str]:
+    """Returns the names of the flags in ``XLA_FLAGS``, without dashes."""
+    return {argument.partition("=")[0].lstrip("-") for _, _, argument in _tokens(environ.get("XLA_FLAGS", ""))}
+
+
 def read_flag(environ: Mapping[str, str]) -> bool | None:
     """Returns the flag's value and changes nothing; None if neither the flag nor the marker is set.
 

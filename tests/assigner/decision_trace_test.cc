@@ -23,9 +23,9 @@ Traced DecideWithTrace(const CollectiveSpec& spec, const Topology& topology, con
                        const Unsupported& form = std::nullopt) {
   Traced traced;
   traced.record = DescribeSpec(spec);
-  DecideAndRecord(spec, topology, options, CpuTransport(std::nullopt), form, &traced.record, &traced.trace);
+  DecideAndRecord(spec, topology, options, CpuTransport(std::nullopt), {form, {}}, &traced.record, &traced.trace);
   CollectiveRecord without = DescribeSpec(spec);
-  DecideAndRecord(spec, topology, options, CpuTransport(std::nullopt), form, &without);
+  DecideAndRecord(spec, topology, options, CpuTransport(std::nullopt), {form, {}}, &without);
   CHECK(traced.record.backend == without.backend);  // a trace changes nothing
   CHECK(traced.record.rule == without.rule);
   CHECK(traced.record.reason == without.reason);

@@ -134,5 +134,94 @@ TEST_CASE("without a list every op is considered, with one only its own") {
   CHECK_FALSE(IsConsidered(spec, options));
 }
 
+// All-gathers of 1 KiB: XLA's choice takes 20 µs, NVSHMEM 10 µs, and one-sided as long as is given.
+Options GathersOneSided(double us) {
+  TuningRow row = {CollectiveOp::kAllGather, kF32, 4, 1024, {10, 9, 11}, {20, 19, 21}};
+  row.ways = {{Way::kNcclSymmetric, {4, 4, 4}}, {Way::kOneSided, {us, us, us}}};
+  Options options = Tuned({row});
+  options.settable_ways |= BitOf(Way::kOneSided) | BitOf(Way::kNccl);
+  return options;
+}
+
+CollectiveSpec Gather(const std::vector<std::vector<int64_t>>& groups, const Topology& topology) {
+  CollectiveSpec spec = AllReduce(groups, 1024, topology);
+  spec.op = CollectiveOp::kAllGather;
+  spec.reduction = std::nullopt;
+  return spec;
+}
+
+bool Says(const Decision& decision, const char* text) { return decision.reason.find(text) != std::string::npos; }
+
+TEST_CASE("of the ways that can be set the fastest is taken, and a faster one that needs a flag is named") {
+  const Topology topology = MakeTopology(4, 4, 4);
+  const Decision taken = Decide(Gather({{0, 1, 2, 3}}, topology), topology, GathersOneSided(5));
+  CHECK(taken.backend == Backend::kDefault);
+  CHECK(taken.way == Way::kOneSided);
+  CHECK(taken.rule == "tuned");
+  CHECK(taken.reason ==
+        "the group of 4 within one NVLink domain each; all-gather of 1.0 KiB: NVSHMEM 10.0 µs, one-sided 5.0 µs, "
+        "DEFAULT 20.0 µs measured (f32, groups of 4); NCCL symmetric 4.0 µs, but only "
+        "--xla_enable_nccl_symmetric_buffers_for_collectives=AllGather chooses it");
+  CHECK(Decide(Gather({{0, 1, 2, 3}}, topology), topology, GathersOneSided(11)).backend == Backend::kNvshmem);
+}
+
+TEST_CASE("a way that is slower than XLA's choice, or as fast, is not taken") {
+  const Topology topology = MakeTopology(4, 4, 4);
+  Options options = GathersOneSided(20.5);
+  options.ways = BitOf(Way::kOneSided);
+  Decision decision = Decide(Gather({{0, 1, 2, 3}}, topology), topology, options);
+  CHECK(decision.rule == "tuned-tie");
+  CHECK_FALSE(decision.way.has_value());
+  options = GathersOneSided(30);
+  options.ways = BitOf(Way::kOneSided);
+  decision = Decide(Gather({{0, 1, 2, 3}}, topology), topology, options);
+  CHECK(decision.rule == "tuned");
+  CHECK_FALSE(decision.way.has_value());
+  CHECK_FALSE(Says(decision, "NCCL symmetric"));  // it is not listed
+}
+
+TEST_CASE("where one-sided transfers may hang or lose data they are refused, with the issue") {
+  const Options options = GathersOneSided(5);
+  Topology topology = MakeTopology(4, 2, 4);
+  const Decision across = Decide(Gather({{0, 1, 2, 3}}, topology), topology, options);
+  CHECK(across.backend == Backend::kNvshmem);
+  CHECK(Says(across, "one-sided 5.0 µs, but between processes windows may differ and hang (openxla/xla issue 45406)"));
+  CHECK(Says(across, "NVIDIA/nccl issue 2198"));
+  topology = MakeTopology(4, 4, 4);
+  const Decision pairs = Decide(Gather({{0, 1}, {2, 3}}, topology), topology, options);
+  CHECK_FALSE(pairs.way.has_value());
+  CHECK(Says(pairs, "one-sided 5.0 µs, but groups of two may hang (NVIDIA/nccl issue 2241)"));
+}
+
+TEST_CASE("NCCL can be chosen only where XLA would take its own kernel") {
+  const Topology topology = MakeTopology(4, 1, 4);
+  TuningRow row = {CollectiveOp::kAllReduce, kF32, 4, 1024, {30, 29, 31}, {20, 19, 21}};
+  row.ways = {{Way::kNccl, {5, 5, 5}}};
+  Options options = Tuned({row});
+  CollectiveSpec spec = AllReduce({{0, 1, 2, 3}}, 1024, topology);
+  spec.is_fused = true;
+  CHECK(Says(Decide(spec, topology, options),
+             "NCCL 5.0 µs, but only --xla_gpu_experimental_use_collective_kernels= chooses it"));
+  options.settable_ways |= BitOf(Way::kNccl);
+  CHECK(Decide(spec, topology, options).way == Way::kNccl);
+  spec.is_fused = false;
+  CHECK(Says(Decide(spec, topology, options), "NCCL 5.0 µs, but XLA does not run it by a kernel of its own"));
+}
+
+TEST_CASE("no profile chooses NVSHMEM if the backends do not list it") {
+  const Topology topology = MakeTopology(2, 1, 8);
+  Options options;
+  options.ways = BitOf(Way::kOneSided);
+  for (const Profile profile : {Profile::kUpstream, Profile::kDomain}) {
+    options.profile = profile;
+    const Decision decision = Decide(AllReduce({{0, 1}}, 1024, topology), topology, options);
+    CHECK(decision.backend == Backend::kDefault);
+    CHECK(decision.rule == "unlisted-backend");
+  }
+  Options tuned = SmallOnNvshmem();
+  tuned.ways = BitOf(Way::kOneSided);
+  CHECK(Decide(AllReduce({{0, 1}}, 1024, topology), topology, tuned).backend == Backend::kDefault);
+}
+
 }  // namespace
 }  // namespace xla_shmem

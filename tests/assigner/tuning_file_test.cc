@@ -49,10 +49,23 @@ TEST_CASE("a backend that runs none takes for ever, and version 1 has one domain
   CHECK(ReadTuningFile(Table("\"version\": 2", "\"version\": 1")).ok());
 }
 
+TEST_CASE("a row may have times of other ways; words of a later version are not read") {
+  const std::string times = R"({"median_us": 2, "low_us": 2, "high_us": 2, "programs": 1})";
+  const std::string ways = R"("domains": 1, "ways": {"later": 0, "one-sided": )" + times + "}";
+  const Result<TuningFile> file = ReadTuningFile(Table("\"domains\": 2", ways));
+  REQUIRE(file.ok());
+  const auto found = file->table.Find(CollectiveOp::kAllReduce, ElementType::kBf16, 8, 4096);
+  REQUIRE(found->ways.size() == 1);
+  CHECK(found->ways[0].first == Way::kOneSided);
+  CHECK(found->ways[0].second.us == 2);
+  CHECK(Error(Table("\"domains\": 2", R"("domains": 1, "ways": {"nccl": {"median_us": -1}})")) ==
+        "is damaged (row 1); run `xla-shmem tune` again.");
+}
+
 TEST_CASE("what is no whole table is an error with the way out") {
   CHECK(Error("") == Error("[]"));
   CHECK(Error("") == "is not a tuning table (no \"format\": \"xla-shmem tuning table\"); run `xla-shmem tune` again.");
-  CHECK(Error(Table("\"version\": 2", "\"version\": 3")) == "has version 3 and not 2; run `xla-shmem tune` again.");
+  CHECK(Error(Table("\"version\": 2", "\"version\": 4")) == "has version 4 and not 3; run `xla-shmem tune` again.");
   CHECK(Error(Table("true", "false")) ==
         "is incomplete, because `xla-shmem tune` was stopped; run `xla-shmem tune` again.");
   CHECK(Error(Table(kRow, "")) == "is damaged (no rows); run `xla-shmem tune` again.");

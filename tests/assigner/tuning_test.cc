@@ -213,5 +213,25 @@ TEST_CASE("impossible rows are refused by name") {
   CHECK(ErrorOf({half}).find("all of the default backend infinite") != std::string::npos);
 }
 
+TEST_CASE("times of other ways are interpolated where both sizes have them, and must be finite") {
+  TuningRow small = {CollectiveOp::kAllGather, ElementType::kF32, 4, 1024, {10, 9, 11}, {20, 19, 21}};
+  TuningRow large = small;
+  large.bytes = 4096;
+  small.ways = {{Way::kPeerCopies, {3, 3, 3}}, {Way::kOneSided, {4, 2, 8}}};
+  large.ways = {{Way::kOneSided, {16, 8, 32}}};
+  const Result<TuningTable> table = TuningTable::Create({large, small});
+  REQUIRE(table.ok());
+  const auto middle = table->Find(CollectiveOp::kAllGather, ElementType::kF32, 4, 2048);
+  REQUIRE(middle.has_value());
+  REQUIRE(middle->ways.size() == 1);
+  CHECK(middle->ways[0].first == Way::kOneSided);
+  CHECK(middle->ways[0].second.us == doctest::Approx(8));
+  CHECK(table->Find(CollectiveOp::kAllGather, ElementType::kF32, 4, 1024)->ways.size() == 2);
+  large.ways = {{Way::kOneSided, {16, 8, std::numeric_limits<double>::infinity()}}};
+  CHECK_FALSE(TuningTable::Create({large}).ok());
+  large.ways = {{Way::kOneSided, {1, 8, 32}}};
+  CHECK_FALSE(TuningTable::Create({large}).ok());
+}
+
 }  // namespace
 }  // namespace xla_shmem

@@ -1,29 +1,35 @@
 """The collective thunks of a serialised executable of XLA:GPU, by the fields that say how they run.
 
 The executable is a Riegeli file (https://github.com/google/riegeli) of records: protos, in chunks compressed by Snappy.
+Field numbers change from release to release, so thunks are decoded by the schema in the plugin's own library.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from compiler_runs import WHEELS
+from reference_proto import message_class
 
 _SIGNATURE = b"\x83\xaf\x70\xd1"
 _CHUNK_HEADER = 40
+#: A file is written in blocks, which begin with a header, also in the middle of a chunk.
+_BLOCK, _BLOCK_HEADER = 1 << 16, 24
 
-# xla.gpu.ThunkProto: the field of each thunk, and in it those of its buffers and, if it has them, mode and copies.
-_THUNKS = {
-    38: ("all-gather", 3, 2, 4, None),
-    39: ("all-reduce", 3, 2, None, None),
-    40: ("reduce-scatter", 3, 2, None, None),
-    41: ("all-to-all", 3, 2, None, 5),
-    42: ("ragged-all-to-all", 3, 2, 12, None),
-    43: ("collective-permute", 2, 3, 8, None),
-    46: ("collective-broadcast", 2, 3, None, None),
-    59: ("collective kernel", None, None, None, None),
+#: xla.gpu.ThunkProto's fields, without what releases before 0.11 add to the name of an asynchronous one.
+_OPS = {
+    "all_gather": "all-gather",
+    "all_reduce": "all-reduce",
+    "reduce_scatter": "reduce-scatter",
+    "all_to_all": "all-to-all",
+    "ragged_all_to_all": "ragged-all-to-all",
+    "collective_permute": "collective-permute",
+    "collective_broadcast": "collective-broadcast",
+    "collective_kernel": "collective kernel",
 }
-_MODES = {2: "symmetric", 3: "peer"}
-_CONFIG_USES_WINDOWS, _SOURCE_SPACE, _DESTINATION_SPACE = 4, 4, 5
+_MODES = {"COLLECTIVES_SYMMETRIC_MEMORY": "symmetric", "COLLECTIVES_PEER_MEMORY": "peer"}
 
 
 class CollectiveThunk(NamedTuple):
@@ -34,6 +40,7 @@ class CollectiveThunk(NamedTuple):
       mode: ``"symmetric"``, ``"peer"`` or ``""``.
       windows: whether its buffers are NCCL's windows.
       copies: whether it may copy between GPUs of one process.
+      one_shot: whether it may run by XLA's one-shot kernel.
       space: memory space of its first source and destination; 0 if that of one is the default.
     """
 
@@ -41,17 +48,33 @@ class CollectiveThunk(NamedTuple):
     mode: str
     windows: bool
     copies: bool
+    one_shot: bool
     space: int
+
+
+@functools.cache
+def _thunk_class() -> Any:
+    library = next(WHEELS.glob("jax_plugins/*/xla_cuda_plugin.so"))
+    return message_class(library, "xla/backends/gpu/runtime/thunk.proto", "xla.gpu.ThunkProto")
+
+
+@functools.cache
+def _thunk_fields() -> dict[int, str]:
+    """The op of each number of a field of ThunkProto."""
+    fields = _thunk_class().DESCRIPTOR.fields_by_name
+    named = {name.removesuffix("_thunk").removesuffix("_start"): field.number for name, field in fields.items()}
+    return {named[name]: op for name, op in _OPS.items() if name in named}
 
 
 def collective_thunks(executable: bytes) -> list[CollectiveThunk]:
     """Returns the collective thunks of a serialised executable, in its order."""
     found: list[CollectiveThunk] = []
-    at = executable.find(_SIGNATURE)
-    while at >= 0:
-        for record in _records(executable, at):
+    begin = executable.find(_SIGNATURE)
+    for record in _records(executable, begin) if begin >= 0 else ():
+        if _SIGNATURE in record:  # a file in the file
+            found += collective_thunks(record)
+        else:
             _collect(record, found)
-        at = executable.find(_SIGNATURE, at + 1)
     return found
 
 
@@ -60,29 +83,30 @@ def _collect(proto: bytes, found: list[CollectiveThunk], depth: int = 0) -> None
     for number, value in fields or ():
         if isinstance(value, bytes):
             # A ThunkProto has its ThunkInfo as field 1, and one thunk.
-            thunk = _fields(value) if number in _THUNKS and fields[0][0] == 1 and len(fields) <= 3 else None
-            if thunk is not None:
-                found.append(_described(number, thunk))
+            if number in _thunk_fields() and fields[0][0] == 1 and len(fields) <= 3 and _fields(value) is not None:
+                found.append(_described(_thunk_fields()[number], proto))
             else:
                 _collect(value, found, depth + 1)
 
 
-def _described(number: int, fields: list[tuple[int, int | bytes]]) -> CollectiveThunk:
-    op, buffers, config, mode, copies = _THUNKS[number]
-    values = dict(reversed(fields))  # of a repeated field the first
-    of_config = dict(_fields(_bytes(values.get(config))) or ())
-    of_buffer = dict(_fields(_bytes(values.get(buffers))) or ())
+def _described(op: str, proto: bytes) -> CollectiveThunk:
+    thunk = _thunk_class().FromString(proto)
+    ((_, own),) = [(field, value) for field, value in thunk.ListFields() if field.name != "thunk_info"]
+    known = own.DESCRIPTOR.fields_by_name
+    mode = (
+        known["collectives_mode"].enum_type.values_by_number[own.collectives_mode].name
+        if "collectives_mode" in known
+        else ""
+    )
+    buffers = [] if op == "collective kernel" else own.buffers[:1]
     return CollectiveThunk(
         op,
-        _MODES.get(int(values.get(mode, 0)), "") if mode else "",
-        bool(of_config.get(_CONFIG_USES_WINDOWS)),
-        bool(copies and values.get(copies)),
-        min(int(of_buffer.get(space, 0)) for space in (_SOURCE_SPACE, _DESTINATION_SPACE)),
+        _MODES.get(mode, ""),
+        own.collective_config.use_symmetric_buffer,
+        getattr(own, "p2p_memcpy_enabled", False),
+        getattr(own, "one_shot_kernel_enabled", False),
+        min((min(one.source_memory_space, one.destination_memory_space) for one in buffers), default=0),
     )
-
-
-def _bytes(value: object) -> bytes:
-    return value if isinstance(value, bytes) else b""
 
 
 def _fields(proto: bytes) -> list[tuple[int, int | bytes]] | None:
@@ -123,13 +147,15 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-def _records(file: bytes, at: int) -> Iterator[bytes]:
+def _records(file: bytes, begin: int) -> Iterator[bytes]:
     """Yields the records of the simple chunks of the Riegeli file that begins there."""
-    at += 64  # the signature's block
-    while at + _CHUNK_HEADER <= len(file):
-        size = int.from_bytes(file[at + 8 : at + 16], "little")
-        kind = file[at + 24 : at + 25]
-        chunk = file[at + _CHUNK_HEADER : at + _CHUNK_HEADER + size]
+    blocks = range(begin, len(file), _BLOCK)
+    chunks = b"".join(file[block + _BLOCK_HEADER : block + _BLOCK] for block in blocks)
+    at = _CHUNK_HEADER  # behind the signature, a chunk without data
+    while at + _CHUNK_HEADER <= len(chunks):
+        size = int.from_bytes(chunks[at + 8 : at + 16], "little")
+        kind = chunks[at + 24 : at + 25]
+        chunk = chunks[at + _CHUNK_HEADER : at + _CHUNK_HEADER + size]
         if len(chunk) < size:
             return
         if kind == b"r":

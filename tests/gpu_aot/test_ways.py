@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -10,16 +11,14 @@ from typing import Any
 
 import jax
 import pytest
-from compiler_runs import HERE, WHEELS, Compiler
+from compiler_runs import FLAG, HERE, WHEELS, Compiler
 from executable_thunks import CollectiveThunk, collective_thunks
+from fused_programs import release_fuses
 
 from gpu_compile.environment import compile_environment
 from xla_shmem.inspect.modules import read_inspected
 
-pytestmark = [
-    pytest.mark.timeout(400),
-    pytest.mark.skipif(jax.__version_info__ < (0, 12), reason="the modes came with jax 0.12; older thunks differ"),
-]
+pytestmark = pytest.mark.timeout(400)
 
 FLAGS = {
     "default": [],
@@ -31,16 +30,31 @@ FLAGS = {
         "--xla_gpu_experimental_enable_nccl_symmetric_buffers=true",
         "--xla_gpu_all_gather_mode=symmetric",
     ],
-    "no kernels": ["--xla_gpu_experimental_use_collective_kernels="],
     "ragged by NCCL": ["--xla_gpu_unsupported_use_ragged_all_to_all_one_shot_kernel=false"],
+}
+if jax.__version_info__ >= (0, 11):
+    FLAGS |= {
+        "no kernels": ["--xla_gpu_experimental_use_collective_kernels="],
+        "windows of some": [
+            "--xla_enable_nccl_symmetric_buffers_for_collectives=AllReduce:8192,AllGather,AllToAll:2097152:F32"
+        ],
+    }
+#: What each of the fast sets of flags adds to the ways that all have.
+COMMON = {"NCCL", "copy", "one-shot kernel"} | ({"kernel"} if release_fuses() else set())
+EXPECTED = {
+    "default": set(),
+    "modes": {"one-sided"},
+    "peer": {"peer copies"},
+    "windows": {"NCCL symmetric"},
+    "registered": {"NCCL registered"},
 }
 
 
-def _way(thunk: CollectiveThunk, flags: list[str]) -> str:
+def _way(thunk: CollectiveThunk) -> str:
     """What a thunk does first. It takes NCCL instead if a group is not in one process."""
     if thunk.op == "collective kernel":
         return "kernel"
-    if thunk.op == "ragged-all-to-all" and not any("one_shot_kernel=false" in flag for flag in flags):
+    if thunk.one_shot:
         return "one-shot kernel"
     if thunk.mode == "symmetric":
         return "one-sided"
@@ -57,41 +71,45 @@ def _said(record: dict[str, Any]) -> tuple[str, str]:
     return record["op"], record["way"]
 
 
-def _compare(compiler: Compiler, tmp_path: Path, key: str, seed: int, count: int) -> tuple[int, set[str]]:
-    """Returns the number of modules that were compared, and the ways in them."""
-    dumps = [f"--xla_dump_to={tmp_path}", "--xla_dump_hlo_as_text", "--xla_dump_hlo_as_proto"]
+def _compare(folder: Path, flags: list[str], *what: str) -> dict[str, Counter[str]]:
+    """Returns how many collectives of each program run in each way."""
+    dumps = [f"--xla_dump_to={folder}", "--xla_dump_hlo_as_text", "--xla_dump_hlo_as_proto"]
     subprocess.run(
-        [sys.executable, str(HERE / "worker_ways.py"), str(tmp_path), str(seed), str(count)],
-        env=compile_environment(WHEELS, [*dumps, *FLAGS[key]]),
+        [sys.executable, str(HERE / "worker_ways.py"), str(folder), *what],
+        env=compile_environment(WHEELS, [*dumps, *flags]),
         check=True,
         timeout=350,
     )
-    ways: set[str] = set()
-    modules = {module.input.name: module for module in read_inspected(str(tmp_path), lambda record: True)}
-    executables = list(tmp_path.glob("*.executable"))
-    for file in executables:
-        said = Counter(_said(dict(record)) for record in modules[f"jit_{file.stem}"].records)
+    ways: dict[str, Counter[str]] = {}
+    modules = {module.input.name: module for module in read_inspected(str(folder), lambda record: True)}
+    for file in folder.glob("*.executable"):
+        records = [dict(record) for record in modules[f"jit_{file.stem}"].records]
+        # These have no thunk of a collective.
+        said = Counter(_said(record) for record in records if record["way"] not in ("copy", "NVSHMEM"))
         thunks = collective_thunks(file.read_bytes())
-        assert said == Counter((thunk.op, _way(thunk, FLAGS[key])) for thunk in thunks), file.stem
-        ways.update(way for _, way in said)
-    return len(executables), ways
+        assert said == Counter((thunk.op, _way(thunk)) for thunk in thunks), file.stem
+        ways[file.stem] = Counter(_said(record)[1] for record in records)
+    return ways
 
 
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [
-        ("default", {"NCCL", "one-shot kernel", "kernel"}),
-        ("modes", {"NCCL", "one-sided", "one-shot kernel", "kernel"}),
-        ("peer", {"NCCL", "peer copies", "one-shot kernel", "kernel"}),
-        ("windows", {"NCCL", "NCCL symmetric", "one-shot kernel", "kernel"}),
-        ("registered", {"NCCL", "NCCL registered", "one-shot kernel", "kernel"}),
-    ],
-)
-def test_inspect_names_the_ways_of_the_thunks(compiler: Compiler, tmp_path: Path, key: str, expected: set[str]) -> None:
-    assert _compare(compiler, tmp_path, key, seed=7, count=8) == (8, expected)
+@pytest.mark.parametrize("key", EXPECTED)
+def test_inspect_names_the_ways_of_the_thunks(compiler: Compiler, tmp_path: Path, key: str) -> None:
+    ways = _compare(tmp_path, FLAGS[key], "7", "8")
+    assert len(ways) == 8
+    assert {way for found in ways.values() for way in found} == COMMON | EXPECTED[key]
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("flags", [[], [FLAG]], ids=["stock", "flag"])
+def test_in_a_training_step_of_llama_too(compiler: Compiler, tmp_path: Path, flags: list[str]) -> None:
+    job = {"preset": "demo", "width": 512, "layers": 3, "heads": 8, "kv_heads": 8, "dtype": "bf16"}
+    job |= {"context": 2, "tensor": 4, "tensor_matmul": "sync"}
+    (ways,) = _compare(tmp_path, flags, json.dumps(job)).values()
+    stock = {"NCCL": 7, "kernel": 8} if release_fuses() else {"NCCL": 15}
+    assert ways == ({"NVSHMEM": 15} if flags else stock)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", FLAGS)
 def test_in_hundreds_of_modules_too(compiler: Compiler, tmp_path: Path, key: str) -> None:
-    assert _compare(compiler, tmp_path, key, seed=len(key), count=25)[0] == 25
+    assert len(_compare(tmp_path, FLAGS[key], str(len(key)), "25")) == 25

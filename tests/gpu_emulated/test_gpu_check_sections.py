@@ -30,7 +30,7 @@ sys.path.insert(0, str(BENCHMARKS))
 from gpu_check import records, training  # noqa: E402
 from gpu_check.runner import differing  # noqa: E402
 
-from xla_shmem.bench import variants  # noqa: E402
+from xla_shmem.xla_libraries import known_flags  # noqa: E402
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -108,4 +108,4 @@ def test_the_log_of_a_training_says_where_its_collectives_are(log: str, problem:
 
 def test_xla_only_gets_flags_that_it_knows() -> None:
     names = {"xla_cpu_enable_fast_math", "xla_dump_to", "xla_gpu_no_such_flag_ever"}
-    assert variants.known_flags(names) == names - {"xla_gpu_no_such_flag_ever"}
+    assert known_flags(names) == names - {"xla_gpu_no_such_flag_ever"}

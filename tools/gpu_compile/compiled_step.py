@@ -118,13 +118,27 @@ def compile_step(
         return CompiledStep(**json.loads(report.read_text()))
 
 
-def _compile_here(config: TrainConfig, target: str, module: Path) -> CompiledStep:
+def lowered_step(config: TrainConfig, devices: Sequence[Any]) -> Any:
+    """Returns the job's step, to be compiled: a `jax.stages.Lowered`.
+
+    Args:
+      config: the job.
+      devices: its devices, described or not.
+    """
     import jax
 
-    from gpu_compile.described_gpus import described_gpus
     from long_context.parallel import sharding
     from long_context.parallel.mesh import make_mesh
     from long_context.train import step
+
+    mesh = make_mesh(config.mesh(), devices)
+    shape = (config.batch, config.sequence)
+    tokens = jax.ShapeDtypeStruct(shape, "int32", sharding=sharding.tokens(mesh))  # type: ignore[no-untyped-call]
+    return step.make_train_step(config, mesh).lower(step.abstract_state(config, mesh), tokens, tokens)  # type: ignore[attr-defined]
+
+
+def _compile_here(config: TrainConfig, target: str, module: Path) -> CompiledStep:
+    from gpu_compile.described_gpus import described_gpus
 
     records: list[dict[str, Any]] = []
 
@@ -132,11 +146,7 @@ def _compile_here(config: TrainConfig, target: str, module: Path) -> CompiledSte
         module.write_bytes(scheduled)
         records.extend(found)
 
-    devices = described_gpus(config.devices, target, observe)
-    mesh = make_mesh(config.mesh(), devices)
-    shape = (config.batch, config.sequence)
-    tokens = jax.ShapeDtypeStruct(shape, "int32", sharding=sharding.tokens(mesh))  # type: ignore[no-untyped-call]
-    lowered = step.make_train_step(config, mesh).lower(step.abstract_state(config, mesh), tokens, tokens)  # type: ignore[attr-defined]
+    lowered = lowered_step(config, described_gpus(config.devices, target, observe))
     start = time.perf_counter()
     compiled = lowered.compile()
     return compiled_step(compiled, records, time.perf_counter() - start)

@@ -49,7 +49,7 @@ def described_gpus(
       FileNotFoundError: the description does not exist.
       RuntimeError: this process has no CUDA plugin (`environment.py`).
     """
-    chosen = options.resolve()
+    chosen = options.resolve(any_machine=True)
     domain = chosen.nvlink_domain or count
     slices = count // domain if count % domain == 0 else 1
     described = topologies.get_topology_desc(
@@ -65,7 +65,5 @@ def described_gpus(
         )
         _core.gpu_pass().set_hooks(lambda: "the topology is set below", observe)
         transport = _core.gpu_transport({place.device_id: place.nvlink_domain for place in places})
-        _core.gpu_pass().set_options(
-            regular_topology.core_topology(places), transport, ops=chosen.ops, hierarchical=chosen.hierarchical
-        )
+        _core.gpu_pass().set_options(regular_topology.core_topology(places), transport, **chosen.rules("gpu"))
     return list(described.devices)

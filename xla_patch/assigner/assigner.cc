@@ -212,10 +212,14 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
                                               (options.ops.empty() ? ", no size limit" : ": listed in XLA_SHMEM_OPS"));
   Note(trace, "size", Verdict::kPassed, [&] { return size; });
   if (options.profile == Profile::kTuned) {
-    Decision by_times = DecideByTimes(spec, options.tuning, decision.reason);
+    Decision by_times =
+        DecideByTimes(spec, FindSplit(spec, topology, &DeviceLocation::process).first < 0, options, decision.reason);
     Note(trace, "tuned", by_times.backend == Backend::kNvshmem ? Verdict::kNvshmem : Verdict::kDefault,
          [&] { return by_times.reason; });
     return by_times;
+  }
+  if ((options.ways & BitOf(Way::kNvshmem)) == 0) {
+    return stay("unlisted-backend", "nvshmem is not listed in XLA_SHMEM_BACKENDS");
   }
   decision.reason += "; " + size;
   if (!considered->limit.has_value() && DecidesByModel(options)) {

@@ -12,6 +12,7 @@
 #include "xla_patch/assigner/decision_trace.h"
 #include "xla_patch/assigner/topology.h"
 #include "xla_patch/assigner/tuning.h"
+#include "xla_patch/assigner/way.h"
 
 namespace xla_shmem {
 
@@ -42,6 +43,9 @@ struct Options {
   TuningTable tuning;                           // of kTuned
   GpuGeneration gpu = GpuGeneration::kUnknown;  // for the cost model
   Hierarchical hierarchical = Hierarchical::kAuto;
+  Ways ways = kEveryWay;  // of XLA_SHMEM_BACKENDS: what may be chosen. XLA's own choice always may
+  // What the pass can choose for one collective in this release of XLA; the other ways need a flag (FlagOf).
+  Ways settable_ways = BitOf(Way::kNvshmem);
 };
 
 // kHierarchical: parts within NVLink domains on SHMEM, and a part between them on the default backend. Decide never
@@ -53,7 +57,8 @@ const char* BackendName(Backend backend);  // "DEFAULT", "NVSHMEM", "HIERARCHICA
 //
 //   NVSHMEM: no-stock-thunk (the default backend cannot run it, so neither the options nor placement are asked);
 //            single-device, single-partition, nvlink-domain (upstream); group-in-domain (domain); model (domain); tuned
-//   DEFAULT: size, no-placement (upstream), group-across-domains (domain, tuned), unconsidered-op, model, tuned,
+//   DEFAULT: unlisted-backend (XLA_SHMEM_BACKENDS has no nvshmem), size, no-placement (upstream), group-across-domains
+//   (domain, tuned), unconsidered-op, model, tuned,
 //            tuned-tie (neither was measured to be faster), tuned-unmeasured (the table lacks the op),
 //            unresolved-groups and unknown-device (the module and the topology contradict each other)
 struct Decision {
@@ -63,6 +68,8 @@ struct Decision {
   // For NVSHMEM by a rule that does not ask the cost model, if that expects DEFAULT to be faster: a sentence with both
   // times.
   std::optional<std::string> model = std::nullopt;
+  // DEFAULT by rule tuned: the way that XLA must take, if it was measured to be faster than what XLA chooses.
+  std::optional<Way> way = std::nullopt;
   // DEFAULT only because a group or pair crosses NVLink domains.
   bool crosses_domains = false;
 };

@@ -17,6 +17,7 @@ constexpr int kUpstream = 1, kDomain = 2, kTuned = 4, kAll = kUpstream | kDomain
 constexpr std::string_view kModelRule = "model";
 // Listed only where they decide.
 constexpr std::string_view kNoThunkRule = "no-stock-thunk";
+constexpr std::string_view kUnlistedRule = "unlisted-backend";
 
 struct Rule {
   std::string_view name;
@@ -47,8 +48,9 @@ constexpr Rule kRules[] = {
     {"nvlink-domain", "Do all devices of the module lie in one NVLink domain?", kUpstream},
     {"group-in-domain", "Does every group or pair lie in one NVLink domain?", kDomain | kTuned},
     {"size", "Is the result smaller than the limit?", kAll},
+    {kUnlistedRule, "May NVSHMEM be chosen?", kUpstream | kDomain},
     {kModelRule, "Which backend does the cost model expect to be faster?", kUpstream | kDomain},
-    {"tuned", "Which backend was measured to be faster?", kTuned},
+    {"tuned", "Which way was measured to be faster?", kTuned},
     {"form", "Can this form of instruction be replaced?", kAll},
     {"transport", "Does the transport carry it?", kAll},
     {kHierarchicalRule, "Is it faster in parts within NVLink domains and between them?", kAll},
@@ -77,8 +79,10 @@ void CompleteDecisionTrace(const Options& options, DecisionTrace* trace) {
   for (const Rule& rule : kRules) {
     const auto asked =
         std::find_if(trace->begin(), trace->end(), [&](const RuleStep& step) { return step.rule == rule.name; });
-    const bool has_answer = (rule.name != kModelRule || options.gpu != GpuGeneration::kUnknown) &&
-                            ((rule.name != kNoThunkRule && rule.name != kHierarchicalRule) || asked != trace->end());
+    const bool has_answer =
+        (rule.name != kModelRule || options.gpu != GpuGeneration::kUnknown) &&
+        ((rule.name != kNoThunkRule && rule.name != kUnlistedRule && rule.name != kHierarchicalRule) ||
+         asked != trace->end());
     if ((rule.profiles & BitOf(options.profile)) == 0 || !has_answer) continue;
     complete.push_back(asked == trace->end() ? RuleStep{std::string(rule.name), "", "", Verdict::kNotAsked}
                                              : std::move(*asked));

@@ -7,6 +7,11 @@
 namespace xla_shmem {
 namespace {
 
+// Why a way that was decided for XLA cannot be written into the module.
+const Unsupported& VetoOf(Way way, const FormVetoes& forms) {
+  return way == Way::kOneSided ? forms.one_sided : forms.call;
+}
+
 int64_t ParseNumber(const std::string& text) { return std::strtoll(text.c_str(), nullptr, 10); }
 
 }  // namespace
@@ -26,13 +31,22 @@ CollectiveRecord DescribeSpec(const CollectiveSpec& spec) {
 }
 
 std::optional<Hierarchy> DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const Options& options,
-                                         const Transport& transport, const Unsupported& form, CollectiveRecord* record,
+                                         const Transport& transport, const FormVetoes& forms, CollectiveRecord* record,
                                          DecisionTrace* trace) {
+  const Unsupported& form = forms.call;
   const Decision decision = Decide(spec, topology, options, trace);
   record->backend = record->lowered = BackendName(decision.backend);
   record->rule = decision.rule;
   record->reason = decision.reason;
   record->model = decision.model.value_or("");
+  record->way.clear();
+  if (decision.way.has_value()) {
+    const Unsupported& veto = VetoOf(*decision.way, forms);
+    record->veto = veto.value_or("");
+    if (!veto.has_value()) record->way = InfoOf(*decision.way).name;
+    Note(trace, "form", veto.has_value() ? Verdict::kDefault : Verdict::kPassed,
+         [&] { return veto.value_or("it can be changed"); });
+  }
   bool crosses_domains = decision.crosses_domains;
   if (decision.backend == Backend::kNvshmem) {
     // A missing transport, or one without this op, is reported first: another form of the instruction would not help.
@@ -79,6 +93,7 @@ Attributes RecordToAttributes(const CollectiveRecord& record) {
       {attribute::kGroups, std::to_string(record.num_groups) + "x" + std::to_string(record.group_size)},
   };
   if (!record.veto.empty()) attributes[attribute::kVeto] = record.veto;
+  if (!record.way.empty()) attributes[attribute::kWay] = record.way;
   if (!record.model.empty()) attributes[attribute::kModel] = record.model;
   if (record.op == OpName(CollectiveOp::kCollectivePermute)) {
     attributes[attribute::kPairs] = std::to_string(record.num_pairs);
@@ -101,6 +116,7 @@ void AttributesToRecord(const Attributes& attributes, CollectiveRecord* record) 
   read(attribute::kRule, &record->rule);
   read(attribute::kReason, &record->reason);
   read(attribute::kVeto, &record->veto);
+  read(attribute::kWay, &record->way);
   read(attribute::kModel, &record->model);
   read(attribute::kReduction, &record->reduction);
   read(attribute::kPartOf, &record->part_of);

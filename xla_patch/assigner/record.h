@@ -39,6 +39,7 @@ struct CollectiveRecord {
   std::string veto;       // why a decided NVSHMEM is not carried out; "" if it is
   std::string rule;
   std::string reason;
+  std::string way;    // that the pass has chosen for XLA to take (way.h); "" for XLA's own choice, and for NVSHMEM
   std::string model;  // that the cost model expects DEFAULT to be faster; "" if it does not, or if it decided
   std::string computation;
   bool in_loop = false;     // runs inside a while loop
@@ -60,6 +61,7 @@ constexpr const char* kLowered = "xla_shmem.lowered";  // the decision after vet
 constexpr const char* kRule = "xla_shmem.rule";
 constexpr const char* kReason = "xla_shmem.reason";
 constexpr const char* kVeto = "xla_shmem.veto";            // only when vetoed
+constexpr const char* kWay = "xla_shmem.way";              // only if the pass chose one for XLA
 constexpr const char* kModel = "xla_shmem.model";          // only if the cost model expects DEFAULT to be faster
 constexpr const char* kGroups = "xla_shmem.groups";        // "<number>x<size>"
 constexpr const char* kPairs = "xla_shmem.pairs";          // number of pairs of a permute
@@ -77,11 +79,16 @@ using Attributes = std::map<std::string, std::string>;
 // The part of a record that follows from the spec and not from the decision.
 CollectiveRecord DescribeSpec(const CollectiveSpec& spec);
 
-// Decides, and writes into `record` what was decided and what is lowered. `form` says why the form of the instruction
-// cannot be lowered, whatever the transport. `trace`, if not null, gets all rules and vetoes. Returns how the
-// collective is divided if it is HIERARCHICAL.
+// Why the form of an instruction cannot be changed to what was decided, whatever the transport.
+struct FormVetoes {
+  Unsupported call;       // to a call of ours
+  Unsupported one_sided;  // to a one-sided collective of XLA's
+};
+
+// Decides, and writes into `record` what was decided and what is lowered. `trace`, if not null, gets all rules and
+// vetoes. Returns how the collective is divided if it is HIERARCHICAL.
 std::optional<Hierarchy> DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const Options& options,
-                                         const Transport& transport, const Unsupported& form, CollectiveRecord* record,
+                                         const Transport& transport, const FormVetoes& forms, CollectiveRecord* record,
                                          DecisionTrace* trace = nullptr);
 
 // Decision and description as the attributes of an instruction, and back. Reading does not change fields whose

@@ -1,6 +1,7 @@
 #include "xla_patch/assigner/tuned_rule.h"
 
 #include <optional>
+#include <utility>
 
 #include "xla_patch/assigner/decision_trace.h"
 
@@ -39,19 +40,58 @@ std::string DescribeSource(const CollectiveSpec& spec, const Wanted& wanted, con
   return text;
 }
 
+// Whether the pass can choose the way for one collective of the op.
+bool IsSettable(Way way, CollectiveOp op, const Options& options) {
+  const bool has_op = way == Way::kNvshmem || (way == Way::kNccl && op == CollectiveOp::kAllReduce) ||
+                      (way == Way::kOneSided && op == CollectiveOp::kAllGather);
+  return has_op && (options.settable_ways & BitOf(way)) != 0;
+}
+
+std::string Place(const CollectiveSpec& spec) {
+  return std::string(OpName(spec.op)) + " of " + FormatBytes(spec.bytes) + ": ";
+}
+
+Wanted WantedOf(const CollectiveSpec& spec, int64_t domains) {
+  return {spec.element_types.empty() ? ElementType::kInvalid : spec.element_types.front(), CountGroups(spec).largest,
+          domains};
+}
+
+// What the sentence says of a faster way that is not taken.
+std::string NotTaken(const std::pair<Way, BackendTime>& measured, const std::string& why) {
+  return "; " + std::string(InfoOf(measured.first).name) + " " + FormatTime(measured.second.us) + ", but " + why;
+}
+
+// Why a way is not among those to choose from.
+Unsupported WhyNot(Way way, const CollectiveSpec& spec, bool in_one_process, const Options& options) {
+  if (IsSettable(way, spec.op, options)) return RefusedWay(way, spec, in_one_process);
+  const std::optional<std::string> flag = FlagOf(way, spec.op);
+  return flag.has_value() ? "only " + *flag + " chooses it" : "nothing chooses it";
+}
+
 }  // namespace
+
+Unsupported RefusedWay(Way way, const CollectiveSpec& spec, bool in_one_process) {
+  if (way == Way::kNccl) {
+    return spec.is_fused ? std::nullopt : Unsupported("XLA does not run it by a kernel of its own");
+  }
+  if (way != Way::kOneSided) return std::nullopt;
+  if (!in_one_process) {
+    return "between processes windows may differ and hang (openxla/xla issue 45406) or lose data (NVIDIA/nccl issue "
+           "2198)";
+  }
+  if (CountGroups(spec).largest == 2) return "groups of two may hang (NVIDIA/nccl issue 2241)";
+  return std::nullopt;
+}
 
 std::optional<MeasuredComparison> CompareMeasured(const CollectiveSpec& spec, int64_t domains,
                                                   const TuningTable& table) {
-  const Wanted wanted = {spec.element_types.empty() ? ElementType::kInvalid : spec.element_types.front(),
-                         CountGroups(spec).largest, domains};
+  const Wanted wanted = WantedOf(spec, domains);
   const std::optional<Estimate> estimate =
       table.Find(spec.op, wanted.element_type, wanted.group_size, spec.bytes, domains);
   if (!estimate.has_value()) return std::nullopt;
   const Backend ours = domains > 1 ? Backend::kHierarchical : Backend::kNvshmem;
   MeasuredComparison found = {Compare(estimate->nvshmem, estimate->on_default),
-                              std::string(OpName(spec.op)) + " of " + FormatBytes(spec.bytes) + ": " +
-                                  BackendName(ours) + " " + FormatTime(estimate->nvshmem.us) + ", DEFAULT " +
+                              Place(spec) + BackendName(ours) + " " + FormatTime(estimate->nvshmem.us) + ", DEFAULT " +
                                   FormatTime(estimate->on_default.us) + " measured (" +
                                   DescribeSource(spec, wanted, *estimate) + ")"};
   if (found.faster == Faster::kNeither) {
@@ -61,21 +101,41 @@ std::optional<MeasuredComparison> CompareMeasured(const CollectiveSpec& spec, in
   return found;
 }
 
-Decision DecideByTimes(const CollectiveSpec& spec, const TuningTable& table, const std::string& place) {
-  const std::optional<MeasuredComparison> measured = CompareMeasured(spec, 1, table);
-  if (!measured.has_value()) {
+Decision DecideByTimes(const CollectiveSpec& spec, bool in_one_process, const Options& options,
+                       const std::string& place) {
+  const Wanted wanted = WantedOf(spec, 1);
+  const std::optional<Estimate> estimate =
+      options.tuning.Find(spec.op, wanted.element_type, wanted.group_size, spec.bytes);
+  if (!estimate.has_value()) {
     return {Backend::kDefault, "tuned-unmeasured", std::string(OpName(spec.op)) + " is not in the tuning table"};
   }
-  const std::string reason = place + "; " + measured->reason;
-  switch (measured->faster) {
-    case Faster::kNvshmem:
-      return {Backend::kNvshmem, "tuned", reason};
-    case Faster::kDefault:
-      return {Backend::kDefault, "tuned", reason};
-    case Faster::kNeither:
-      break;
+  std::string times;
+  std::string not_taken;
+  std::optional<std::pair<Way, BackendTime>> best;
+  const auto consider = [&](const std::pair<Way, BackendTime>& one) {
+    if ((options.ways & BitOf(one.first)) == 0) return;
+    if (const Unsupported why = WhyNot(one.first, spec, in_one_process, options); why.has_value()) {
+      if (Compare(one.second, estimate->on_default) == Faster::kNvshmem) not_taken += NotTaken(one, *why);
+      return;
+    }
+    times += std::string(InfoOf(one.first).name) + " " + FormatTime(one.second.us) + ", ";
+    if (!best.has_value() || one.second.us < best->second.us) best = one;
+  };
+  consider({Way::kNvshmem, estimate->nvshmem});
+  for (const auto& one : estimate->ways) consider(one);
+  std::string reason = place + "; " + Place(spec) + times + "DEFAULT " + FormatTime(estimate->on_default.us) +
+                       " measured (" + DescribeSource(spec, wanted, *estimate) + ")";
+  const Faster faster = best.has_value() ? Compare(best->second, estimate->on_default) : Faster::kDefault;
+  if (faster == Faster::kNeither) {
+    reason += ", which may be " + FormatInterval(best->second) + " and " + FormatInterval(estimate->on_default);
   }
-  return {Backend::kDefault, "tuned-tie", reason};
+  reason += not_taken;
+  if (faster != Faster::kNvshmem) {
+    return {Backend::kDefault, faster == Faster::kNeither ? "tuned-tie" : "tuned", reason};
+  }
+  Decision decision = {best->first == Way::kNvshmem ? Backend::kNvshmem : Backend::kDefault, "tuned", reason};
+  if (decision.backend == Backend::kDefault) decision.way = best->first;
+  return decision;
 }
 
 }  // namespace xla_shmem

@@ -20,9 +20,15 @@ struct MeasuredComparison {
 std::optional<MeasuredComparison> CompareMeasured(const CollectiveSpec& spec, int64_t domains,
                                                   const TuningTable& table);
 
-// Profile `tuned`, for a collective whose devices may use NVSHMEM: the backend that was measured to be faster. If
-// neither is clearly faster, or nothing was measured, the collective stays on DEFAULT. `place` is the reason so far.
-Decision DecideByTimes(const CollectiveSpec& spec, const TuningTable& table, const std::string& place);
+// Why the pass must not choose a way that it could set for a collective: it would have no effect, or XLA or NCCL has an
+// issue by which it hangs or loses data there, which is named. `in_one_process`: all devices of each group are.
+Unsupported RefusedWay(Way way, const CollectiveSpec& spec, bool in_one_process);
+
+// Profile `tuned`, for a collective whose devices may use NVSHMEM: of the ways that the options allow and the pass can
+// set, the one that was measured to be the fastest. If it is not clearly faster than what XLA chooses, or nothing was
+// measured, the collective stays as XLA chooses. `place` is the reason so far.
+Decision DecideByTimes(const CollectiveSpec& spec, bool in_one_process, const Options& options,
+                       const std::string& place);
 
 }  // namespace xla_shmem
 

@@ -38,6 +38,11 @@ Status CheckRow(const TuningRow& row) {
   if (std::isinf(row.nvshmem.high_us) || std::isinf(row.on_default.low_us) != std::isinf(row.on_default.high_us)) {
     return Status::Error(Describe(row) + ": times must be finite, or all of the default backend infinite");
   }
+  for (const auto& [way, time] : row.ways) {
+    if (way == Way::kNvshmem || !IsTime(time) || std::isinf(time.high_us)) {
+      return Status::Error(Describe(row) + ": times of " + InfoOf(way).word + " must be finite, and above 0 µs");
+    }
+  }
   return Status();
 }
 
@@ -65,6 +70,17 @@ BackendTime Interpolate(const BackendTime& from, const BackendTime& to, double t
   return {between(from.us, to.us), between(from.low_us, to.low_us), between(from.high_us, to.high_us)};
 }
 
+// Of the ways that both have.
+WayTimes Interpolate(const WayTimes& from, const WayTimes& to, double t) {
+  WayTimes between;
+  for (const auto& [way, time] : from) {
+    for (const auto& [other, later] : to) {
+      if (other == way) between.emplace_back(way, Interpolate(time, later, t));
+    }
+  }
+  return between;
+}
+
 }  // namespace
 
 Faster Compare(const BackendTime& nvshmem, const BackendTime& on_default) {
@@ -73,7 +89,10 @@ Faster Compare(const BackendTime& nvshmem, const BackendTime& on_default) {
 }
 
 Result<TuningTable> TuningTable::Create(std::vector<TuningRow> rows) {
-  for (const TuningRow& row : rows) XLA_SHMEM_RETURN_IF_ERROR(CheckRow(row));
+  for (TuningRow& row : rows) {
+    XLA_SHMEM_RETURN_IF_ERROR(CheckRow(row));
+    std::sort(row.ways.begin(), row.ways.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  }
   std::sort(rows.begin(), rows.end(), Before);
   const auto repeated =
       std::adjacent_find(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return !Before(a, b); });
@@ -102,13 +121,14 @@ std::optional<Estimate> TuningTable::Find(CollectiveOp op, ElementType element_t
   const TuningRow* upper = nearest;
   while (upper->bytes < bytes && upper + 1 != end && CurveOf(upper[1]) == CurveOf(*nearest)) ++upper;
   Estimate estimate{upper->nvshmem, upper->on_default, upper->element_type, upper->group_size,
-                    upper->domains, upper->bytes,      upper->bytes};
+                    upper->domains, upper->bytes,      upper->bytes,        upper->ways};
   if (upper != nearest && bytes < upper->bytes) {
     const TuningRow& lower = upper[-1];
     const double t = std::log(static_cast<double>(bytes) / static_cast<double>(lower.bytes)) /
                      std::log(static_cast<double>(upper->bytes) / static_cast<double>(lower.bytes));
     estimate.nvshmem = Interpolate(lower.nvshmem, upper->nvshmem, t);
     estimate.on_default = Interpolate(lower.on_default, upper->on_default, t);
+    estimate.ways = Interpolate(lower.ways, upper->ways, t);
     estimate.smaller = lower.bytes;
   }
   return estimate;

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/assigner/way.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem {
@@ -23,6 +25,9 @@ struct BackendTime {
 enum class Faster { kNvshmem, kDefault, kNeither };
 Faster Compare(const BackendTime& nvshmem, const BackendTime& on_default);
 
+// Times of ways other than NVSHMEM and XLA's own choice, by their order.
+using WayTimes = std::vector<std::pair<Way, BackendTime>>;
+
 // One line of a table: both backends at one size. If groups span several NVLink domains, `nvshmem` is the time of the
 // divided collective (hierarchy.h), and `on_default` that of the whole one.
 struct TuningRow {
@@ -33,6 +38,7 @@ struct TuningRow {
   BackendTime nvshmem;
   BackendTime on_default;
   int64_t domains = 1;  // that a group spans (Hierarchy::num_domains)
+  WayTimes ways = {};   // NOLINT(readability-redundant-member-init): may be left out
 };
 
 // The times that a table gives for a collective.
@@ -47,6 +53,7 @@ struct Estimate {
   // are the nearest end.
   int64_t smaller = 0;
   int64_t larger = 0;
+  WayTimes ways = {};  // that were measured at both sizes. NOLINT(readability-redundant-member-init)
 };
 
 // The measurements of `xla-shmem tune` on one machine. Immutable.

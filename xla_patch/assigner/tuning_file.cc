@@ -54,6 +54,19 @@ std::optional<BackendTime> ReadTimes(std::string_view times) {
   return is_median && std::isfinite(time.high_us) ? std::optional<BackendTime>(time) : std::nullopt;
 }
 
+// None if times are damaged. Files of versions 1 and 2 have no ways.
+std::optional<WayTimes> ReadWays(std::string_view object) {
+  WayTimes ways;
+  for (const WayInfo& info : kWays) {
+    const std::string_view text = object.empty() ? std::string_view() : Member(object, info.word);
+    if (text.empty()) continue;
+    const std::optional<BackendTime> time = ReadTimes(text);
+    if (!time.has_value()) return std::nullopt;
+    ways.emplace_back(info.way, *time);
+  }
+  return ways;
+}
+
 std::optional<TuningRow> ReadRow(std::string_view row) {
   const std::optional<CollectiveOp> op = OpNamed(TextMember(row, "op"));
   const std::optional<ElementType> type = ElementTypeNamed(TextMember(row, "dtype"));
@@ -63,12 +76,13 @@ std::optional<TuningRow> ReadRow(std::string_view row) {
   const std::string_view text = Member(row, "default");
   const std::optional<BackendTime> on_default = text == "null" ? BackendTime{kNever, kNever, kNever} : ReadTimes(text);
   // Files of version 1 do not have it.
+  std::optional<WayTimes> ways = ReadWays(Member(row, "ways"));
   const std::optional<int64_t> domains = Member(row, "domains").empty() ? 1 : CountMember(row, "domains");
   if (!op.has_value() || !type.has_value() || !group.has_value() || !bytes.has_value() || !nvshmem.has_value() ||
-      !on_default.has_value() || !domains.has_value()) {
+      !on_default.has_value() || !domains.has_value() || !ways.has_value()) {
     return std::nullopt;
   }
-  return TuningRow{*op, *type, *group, *bytes, *nvshmem, *on_default, *domains};
+  return TuningRow{*op, *type, *group, *bytes, *nvshmem, *on_default, *domains, *std::move(ways)};
 }
 
 }  // namespace
@@ -78,7 +92,9 @@ Result<TuningFile> ReadTuningFile(std::string_view text) {
     return Unusable("is not a tuning table (no \"format\": \"xla-shmem tuning table\")");
   }
   const std::string_view version = Member(text, "version");
-  if (version != "1" && version != "2") return Unusable("has version " + std::string(version) + " and not 2");
+  if (version != "1" && version != "2" && version != "3") {
+    return Unusable("has version " + std::string(version) + " and not 3");
+  }
   if (Member(text, "complete") != "true") return Unusable("is incomplete, because `xla-shmem tune` was stopped");
   std::vector<TuningRow> rows;
   JsonCursor cursor(Member(text, "rows"));

@@ -65,6 +65,16 @@ Hierarchical HierarchicalOf(const std::string& word) {
   return word == "off" ? Hierarchical::kOff : Hierarchical::kAuto;
 }
 
+// Of a list of words, or of "default".
+Ways WaysOf(std::string_view list) {
+  Ways ways = 0;
+  for (size_t begin = 0, end = 0; end != std::string_view::npos; begin = end + 1) {
+    end = list.find(',', begin);
+    if (const std::optional<Way> way = WayOfWord(list.substr(begin, end - begin)); way.has_value()) ways |= BitOf(*way);
+  }
+  return ways == 0 ? kEveryWay : ways;
+}
+
 Profile ProfileOf(const std::string& word) {
   if (word == "tuned") return Profile::kTuned;
   return word == "domain" ? Profile::kDomain : Profile::kUpstream;
@@ -140,6 +150,7 @@ Result<EnvironmentOptions> ReadEnvironment(const Variables& variables) {
   options.rules.profile = ProfileOf(values.Text("profile"));
   options.rules.threshold = values.Number("threshold").value_or(kNoThreshold);
   options.rules.ops = values.Ops("ops");
+  options.rules.ways = WaysOf(values.Text("backends"));
   options.rules.hierarchical = HierarchicalOf(values.Text("hierarchical"));
   options.nvlink_domain = values.Number("nvlink_domain");
   options.heap_bytes = values.Number("heap_size");

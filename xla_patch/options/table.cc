@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "xla_patch/assigner/assigner.h"
+#include "xla_patch/assigner/way.h"
 
 namespace xla_shmem {
 namespace {
@@ -77,6 +78,21 @@ Option Count(std::string_view name, std::string_view default_text, std::string_v
   return option;
 }
 
+// The ways of running a collective, or what profile and machine suggest.
+Option Backends() {
+  Option option =
+      Row(OptionType::kList, "backends", "default", "nvshmem,one-sided",
+          kOnGpu | kInTools | kPatchedJaxlib | kDecides | kEqualOnRanks, "",
+          "[Ways](comparison.md) that may be chosen besides XLA's choice. Profiles `upstream` and `domain` choose "
+          "`nvshmem` only, `tuned` any that was measured. `default`: all.");
+  option.words = {{"default"}};
+  for (const WayInfo& info : kWays) option.words.push_back({info.word});
+  std::string words;
+  for (const WayInfo& info : kWays) words += (words.empty() ? "" : ", ") + std::string(info.word);
+  option.values = "'default' or a list out of " + words;
+  return option;
+}
+
 std::vector<Option> Rows() {
   return {
       Choice("profile", "upstream", "domain", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib | kDecides | kEqualOnRanks,
@@ -94,6 +110,7 @@ std::vector<Option> Rows() {
           "Collectives that may leave the default backend, each with an optional limit on its result's bytes. "
           "`default`: all-reduce and collective-permute, or all that profile `tuned` has measured. `permute` and "
           "`broadcast` are short names."),
+      Backends(),
       Row(OptionType::kTuning, "tuning", "", "tables/node.json", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib, "a path",
           "The table of profile `tuned`. Unset: `xla-shmem/tuning.json` in `XDG_CONFIG_HOME` or `~/.config`."),
       Count("nvlink_domain", "auto", "8", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib | kDecides | kEqualOnRanks,
@@ -167,6 +184,8 @@ const char* OptionTypeName(OptionType type) {
       return "seconds";
     case OptionType::kOps:
       return "ops";
+    case OptionType::kList:
+      return "list";
     case OptionType::kPath:
       return "path";
     case OptionType::kLibrary:

@@ -18,6 +18,7 @@ enum class OptionType : uint8_t {
   kCount,    // a whole number
   kSeconds,  // a number > 0; inf: no limit
   kOps,      // collectives with limits
+  kList,     // some of `words`, or the first one alone
   kPath,
   kLibrary,  // a path with a / in it
   kJob,      // a key of 32 hexadecimal digits

@@ -99,6 +99,24 @@ Result<OptionValue> ReadOps(const Option& option, const std::string& text) {
   return OptionValue(ops);
 }
 
+// The listed words in the order of the table, each once.
+Result<OptionValue> ReadList(const Option& option, const std::string& text) {
+  std::vector<bool> listed(option.words.size());
+  for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = text.find(',', begin);
+    const std::string word = Strip(text.substr(begin, end - begin));
+    const auto found = std::find_if(option.words.begin() + 1, option.words.end(),
+                                    [&](const OptionWord& known) { return known.word == word; });
+    if (found == option.words.end()) return MustBe(option.values);
+    listed[found - option.words.begin()] = true;
+  }
+  std::string list;
+  for (size_t i = 1; i < listed.size(); ++i) {
+    if (listed[i]) list += (list.empty() ? "" : ",") + std::string(option.words[i].word);
+  }
+  return OptionValue(list);
+}
+
 // No hexadecimal numbers and no "nan". strtod returns infinity for a number beyond a double.
 Result<OptionValue> ReadSeconds(const Option& option, const std::string& text) {
   if (text == "inf") return OptionValue(std::numeric_limits<double>::infinity());
@@ -129,7 +147,8 @@ Result<OptionValue> ReadOption(const Option& option, const std::string& text) {
   std::string word = Lower(Strip(text));
   for (const OptionWord& known : option.words) {
     if (word != known.word) continue;
-    if (option.type == OptionType::kChoice) return OptionValue(word);
+    if (option.type == OptionType::kList && word != option.words[0].word) break;
+    if (option.type == OptionType::kChoice || option.type == OptionType::kList) return OptionValue(word);
     return known.value.has_value() ? OptionValue(*known.value) : OptionValue();
   }
   switch (option.type) {
@@ -149,6 +168,8 @@ Result<OptionValue> ReadOption(const Option& option, const std::string& text) {
       return ReadSeconds(option, word);
     case OptionType::kOps:
       return ReadOps(option, word);
+    case OptionType::kList:
+      return ReadList(option, word);
     case OptionType::kLibrary:
       if (text.find('/') == std::string::npos) return MustBe(option.values);
       return OptionValue(text);

@@ -15,7 +15,7 @@
 namespace xla_shmem {
 
 // By OptionType. kBytes, kCount: int64_t, or none for a word without a number. kSeconds: double. kOps: the listed ops
-// in the order of CollectiveOp, empty for 'default'. Others: text, kChoice in lower case.
+// in the order of CollectiveOp, empty for 'default'. Others: text, kChoice and kList in lower case.
 using OptionValue = std::variant<std::monostate, int64_t, double, std::string, std::vector<ConsideredOp>>;
 
 // The value for a text that a user wrote. The error says what the value must be, in words that follow "must be".

@@ -313,12 +313,13 @@ def running_jobs(plan: Plan) -> Iterator[dict[str, Job]]:
             if variant.name == "mpi":
                 starts[variant.job] = _under_mpi(plan, stack)
             elif variant.job not in starts:
-                starts[variant.job] = _start_of(plan, variant)
+                starts[variant.job] = start_of(plan, variant)
         jobs = stack.enter_context(connected_jobs(starts, other_hosts=bool(plan.launcher)))
         yield {name: jobs[variants.named(name).job] for name in names}
 
 
-def _start_of(plan: Plan, variant: variants.Variant) -> Start:
+def start_of(plan: Plan, variant: variants.Variant) -> Start:
+    """Returns the start of the job of a variant, by `xla-shmem launch`."""
     # Unless the user chose otherwise, SHMEM runs all operations of all sizes.
     rules = {"XLA_SHMEM_OPS": "all", "XLA_SHMEM_THRESHOLD": "none", "XLA_SHMEM_HIERARCHICAL": "on"}
     environ = {**rules, **os.environ, **dict(variant.environ)}

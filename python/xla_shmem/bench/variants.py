@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.util
-import mmap
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from xla_shmem import _core
 from xla_shmem.errors import BenchError
 from xla_shmem.gpu.chosen_gpus import Gpus
 from xla_shmem.options.given import check_effects
 from xla_shmem.options.table import TABLE, read
-from xla_shmem.options.values import OptionError
-
-#: XLA's libraries are hundreds of megabytes; the small ones beside them have no flags.
-_LARGE = 32 << 20
+from xla_shmem.options.values import OPS, OptionError
+from xla_shmem.xla_libraries import known_flags
 
 _PROFILE = "XLA_SHMEM_PROFILE"
 
@@ -52,6 +47,7 @@ class Variant:
       one_process: whether one process has all devices of the job.
       ops: collectives in which it differs from another variant; empty for all.
       own_gpus: why it needs a GPU for each PE, "" if it does not.
+      way: word of ``XLA_SHMEM_BACKENDS``, under which a tuning table has its times; "" for none.
     """
 
     name: str
@@ -65,6 +61,7 @@ class Variant:
     one_process: bool = False
     ops: tuple[str, ...] = ()
     own_gpus: str = ""
+    way: str = ""
 
     def xla_flags(self) -> tuple[list[str], list[str]]:
         """Returns its settings of XLA as flags: those that the installed XLA knows, and the others."""
@@ -78,33 +75,6 @@ class Variant:
 @functools.cache
 def _known(names: tuple[str, ...]) -> set[str]:
     return known_flags(names)
-
-
-def known_flags(names: Iterable[str]) -> set[str]:
-    """Returns the `names` of flags that every XLA in this environment knows. XLA ends the process at an unknown flag.
-
-    Flags change with every release, so there is no table here. A flag's name is a string in the libraries that read it,
-    those of jaxlib and of the CUDA plugin.
-
-    Raises:
-      FileNotFoundError: there is no library of XLA.
-    """
-    left = set(names)
-    for library in _libraries() if left else ():
-        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            left = {name for name in left if content.find(b"\0" + name.encode() + b"\0") >= 0}
-    return left
-
-
-def _libraries() -> list[Path]:
-    folders = []
-    for package in ("jaxlib", "jax_plugins"):
-        spec = importlib.util.find_spec(package)
-        folders += [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
-    files = [file for folder in folders for file in folder.rglob("*.so") if file.stat().st_size >= _LARGE]
-    if not files:
-        raise FileNotFoundError("no library of XLA found beside jaxlib")
-    return files
 
 
 _NCCL = "NCCL refuses two ranks on one GPU"
@@ -124,6 +94,35 @@ _XLA_KERNELS = (
     "xla_gpu_unsupported_use_all_reduce_one_shot_kernel=true",
     "xla_gpu_unsupported_use_ragged_all_to_all_one_shot_kernel=true",
 )
+
+
+def _by_flags(way: str, what: str, *, one_process: bool = False, windows: bool = False) -> Variant:
+    """All collectives that have a flag for a way, run in it.
+
+    Args:
+      way: word of ``XLA_SHMEM_BACKENDS``.
+      what: as of the variant.
+      one_process: whether XLA takes the way among the GPUs of one process only.
+      windows: whether its flag is one for all ops, a list of those whose buffers are NCCL's windows.
+    """
+    flags = {op: flag for op in OPS if (flag := _core.way_flag(way, op)) is not None}
+    settings = dict.fromkeys(flag.removeprefix("--") for flag in flags.values())
+    if windows:
+        settings = {f"{next(iter(settings)).partition('=')[0]}=all": None}
+    return Variant(
+        way,
+        what,
+        ("gpu",),
+        way,
+        carried=False,
+        flag=False,
+        environ=_NCCL_POOL,
+        xla=tuple(settings),
+        one_process=one_process,
+        ops=tuple(flags),
+        own_gpus=f"{what} needs a GPU for each PE",
+        way=way,
+    )
 
 
 #: All variants, SHMEM first. The order is that of tables.
@@ -154,7 +153,12 @@ VARIANTS = (
         one_process=True,
         ops=("all-reduce", "ragged-all-to-all"),
         own_gpus="XLA's own kernels need a GPU for each PE",
+        way="kernels",
     ),
+    _by_flags("nccl", "NCCL without XLA's own kernels"),
+    _by_flags("one-sided", "NCCL's put and signal, all GPUs in one process", one_process=True),
+    _by_flags("nccl-symmetric", "NCCL on symmetric memory, all GPUs in one process", one_process=True, windows=True),
+    _by_flags("peer-copies", "copies between the GPUs of one process", one_process=True),
 )
 
 _BY_NAME = {variant.name: variant for variant in VARIANTS}

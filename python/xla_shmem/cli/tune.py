@@ -125,7 +125,7 @@ def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
     from xla_shmem import machine
     from xla_shmem.options import fingerprint
     from xla_shmem.tune import printed_rows
-    from xla_shmem.tune.measuring import fingerprint_of_ranks, measure_rows, measuring_job
+    from xla_shmem.tune.measuring import fingerprint_of_ranks, measure_rows, measuring_jobs
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
     form = printed_rows.columns(sys.stderr if as_json else sys.stdout)
@@ -143,13 +143,13 @@ def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
 
     say("\n".join(f"# {plan}" for plan in every))
     try:
-        with measuring_job(every[0]) as job:
+        with measuring_jobs(every[0]) as running:
             if every[0].launcher:
-                measured_on = fingerprint_of_ranks(job)
-                facts["hosts"] = job.ranks_of_hosts()
+                measured_on = fingerprint_of_ranks(running["shmem"])
+                facts["hosts"] = running["shmem"].ranks_of_hosts()
                 say("# ranks: " + ", ".join(f"{ranks} on {host}" for host, ranks in facts["hosts"].items()))
             say(form.heading())
-            for row, tuned in measure_rows(every, job):
+            for row, tuned in measure_rows(every, running):
                 if wrong := row.times["shmem"].wrong:
                     raise JobError(f"SHMEM: {wrong} elements of {row.cell} are wrong; no table is written.")
                 if tuned is None:

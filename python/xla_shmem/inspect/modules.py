@@ -63,7 +63,8 @@ def inspected(module: HloInput, selects: Callable[[Mapping[str, Any]], bool]) ->
 
     records = [record for record in _call(_core.inspect_module, module) if selects(record)]
     flags = dumped_flags(module.source)
-    ways = (way_of(record, flags) if module.platform == "gpu" else (None, None) for record in records)
+    devices = len(_call(_core.module_header, module)["devices"])
+    ways = (way_of(record, flags, devices) if module.platform == "gpu" else (None, None) for record in records)
     return InspectedModule(
         module, [record | {"way": way, "way_reason": why} for record, (way, why) in zip(records, ways, strict=True)]
     )

@@ -19,7 +19,11 @@ _COLLECTIVE_MEMORY = (7, 1)
 
 _ONE_PROCESS = "where a group lies in one process, else by NCCL"
 
-_FLAG = re.compile(r"^\s*(xla_\w+): \"?([^\"\n]*)\"?$", re.MULTILINE)
+_FLAG = re.compile(r"^\s*(xla_\w+): \"?([^\"\n{]*)\"?$", re.MULTILINE)
+#: Of the collectives whose buffers are windows: a list of messages, of which each has an op and may have limits.
+_WINDOWS_OF = "xla_enable_nccl_symmetric_buffers_for_collectives"
+_WINDOWS_ENTRY = re.compile(rf"^\s*{_WINDOWS_OF}:? \{{([^}}]*)\}}", re.MULTILINE)
+_WINDOWS_FIELD = re.compile(r"(\w+): \"?(\w+)")
 _FLAG_FILES = (".config.pbtxt", ".debug_options")
 
 
@@ -28,7 +32,7 @@ class Way(NamedTuple):
 
     Attributes:
       name: ``"NCCL"``, ``"NCCL registered"``, ``"NCCL symmetric"``, ``"NVSHMEM"``, ``"one-sided"``, ``"peer copies"``,
-        ``"one-shot kernel"``, ``"two-shot kernel"``, ``"own kernel"`` or ``"in parts"``.
+        ``"one-shot kernel"``, ``"two-shot kernel"``, ``"own kernel"``, ``"copy"`` or ``"in parts"``.
       reason: what decides it; ``""`` if nothing but the default does, or the decision says it.
     """
 
@@ -37,30 +41,50 @@ class Way(NamedTuple):
 
 
 def dumped_flags(source: str) -> dict[str, str]:
-    """Returns XLA's flags by name that were dumped beside the file of a module; ``{}`` if there are none."""
+    """Returns XLA's flags by name that were dumped beside the file of a module; ``{}`` if there are none.
+
+    The list of collectives whose buffers are NCCL's windows is as on the command line: ``ALLREDUCE:1024,ALLGATHER``.
+    """
     path = Path(source)
     beside = sorted(file for ending in _FLAG_FILES for file in path.parent.glob(f"*{ending}")) if path.is_file() else []
     for ending in _FLAG_FILES:
         for file in beside:
             if file.name.endswith(ending) and path.name.startswith(file.name.removesuffix(ending) + "."):
-                return dict(_FLAG.findall(file.read_text(errors="replace")))
+                text = file.read_text(errors="replace")
+                windows = ",".join(map(_window, _WINDOWS_ENTRY.findall(text)))
+                return dict(_FLAG.findall(text)) | ({_WINDOWS_OF: windows} if windows else {})
     return {}
 
 
-def way_of(record: Mapping[str, Any], flags: Mapping[str, str]) -> Way:
+def _window(entry: str) -> str:
+    fields = dict(_WINDOWS_FIELD.findall(entry))
+    parts = (fields.get(name, "") for name in ("collective", "max_size_bytes", "op_type"))
+    return ":".join(parts).rstrip(":")
+
+
+def way_of(record: Mapping[str, Any], flags: Mapping[str, str], devices: int) -> Way:
     """Returns how a collective of a module that XLA:GPU compiled runs.
 
     Args:
       record: what ``_core.inspect_module`` says of it.
       flags: XLA's flags; what depends on one that is missing is taken to have its default.
+      devices: of the module; 0 if it does not say.
     """
     if record["lowered"] == "NVSHMEM":
         return Way("NVSHMEM")
     if record["lowered"] == "HIERARCHICAL":
         return Way("in parts")
+    if _is_copy(record, devices):
+        return Way("copy", "each device is a group of its own, so XLA copies")
     if record["kernel"]:
         return Way(f"{record['kernel']} kernel")
     return _by_memory_mode(record, flags) or _by_flag(record, flags) or _by_memory_space(record, flags) or Way("NCCL")
+
+
+def _is_copy(record: Mapping[str, Any], devices: int) -> bool:
+    if record["op"] == "collective-permute":  # devices without a pair get zeros
+        return bool(record["group_size"] == 1 and record["num_pairs"] == devices)
+    return bool(record["group_size"] == 1 and record["op"] != "ragged-all-to-all")
 
 
 def _by_memory_mode(record: Mapping[str, Any], flags: Mapping[str, str]) -> Way | None:
@@ -99,7 +123,24 @@ def _by_memory_space(record: Mapping[str, Any], flags: Mapping[str, str]) -> Way
     space = record["result_space"]
     if space not in _COLLECTIVE_MEMORY or record["operand_space"] != space:
         return None
-    windows = "xla_gpu_experimental_enable_nccl_symmetric_buffers"
-    if flags.get(windows) == "true":
-        return Way("NCCL symmetric", f"its buffers are NCCL's windows, in memory space {space} (--{windows})")
+    if flag := _windows_flag(record, flags):
+        return Way("NCCL symmetric", f"its buffers are NCCL's windows, in memory space {space} (--{flag})")
     return Way("NCCL registered", f"its buffers are registered with NCCL, in memory space {space}")
+
+
+def _windows_flag(record: Mapping[str, Any], flags: Mapping[str, str]) -> str:
+    """Returns the flag by which the buffers are windows, "" if none says so."""
+    every = "xla_gpu_experimental_enable_nccl_symmetric_buffers"
+    if flags.get(every) == "true":
+        return every
+    op = record["op"].replace("-", "").upper()
+    for entry in filter(None, flags.get(_WINDOWS_OF, "").split(",")):
+        name, _, limits = entry.partition(":")
+        most, _, dtype = limits.partition(":")
+        if (
+            name in (op, "ALLCOLLECTIVES")
+            and (not most or record["bytes"] <= int(most))
+            and dtype.lower() in ("", record["dtype"])
+        ):
+            return f"{_WINDOWS_OF}={entry}"
+    return ""

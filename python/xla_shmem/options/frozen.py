@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from xla_shmem import jax_start
+from xla_shmem import gpu_ways, jax_start
 from xla_shmem.errors import TooLateError
 from xla_shmem.options.values import OptionError
 
@@ -26,6 +26,7 @@ class Options:
 
     Attributes:
       threshold: 2^63-1 for ``none``.
+      backends: ``default`` or words with commas.
       ops: (op, limit in bytes or None) of each listed op; empty for ``default``.
       tuning: the table of profile ``tuned``; None for other profiles.
       nvlink_domain: devices per NVLink domain; 0 means one domain per host.
@@ -35,6 +36,7 @@ class Options:
     profile: Literal["upstream", "domain", "tuned"]
     threshold: int
     ops: tuple[tuple[str, int | None], ...]
+    backends: str
     tuning: Table | None
     nvlink_domain: int | None
     hierarchical: Literal["auto", "on", "off"]
@@ -81,6 +83,8 @@ class Options:
             "ops": self.ops,
             "tuning": self.tuning and self.tuning.core(platform),
             "hierarchical": self.hierarchical,
+            "backends": () if self.backends == "default" else tuple(self.backends.split(",")),
+            "settable": gpu_ways.settable(platform),
         }
 
 
@@ -173,6 +177,7 @@ def configure(
     profile: Literal["upstream", "domain", "tuned"] | None = _default("upstream"),
     threshold: int | str | None = _default("16MiB"),
     ops: str | None = _default("default"),
+    backends: str | None = _default("default"),
     tuning: str | os.PathLike[str] | None = _default(""),  # noqa: B008
     nvlink_domain: int | str | None = _default("auto"),
     hierarchical: Literal["auto", "on", "off"] | None = _default("auto"),

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 FORMAT = "xla-shmem tuning table"
 
 #: Version of the file format. Increased when an earlier reader would misunderstand the file.
-VERSION = 2
+VERSION = 3
 
-#: Versions that can be read. In version 1 all groups lie in one NVLink domain.
-_READABLE = (1, VERSION)
+#: Versions that can be read. In version 1 all groups lie in one NVLink domain; before version 3 there are two backends.
+_READABLE = (1, 2, VERSION)
 
 _AGAIN = "run `xla-shmem tune` again"
 
@@ -85,6 +85,7 @@ class TunedRow:
       nvshmem: times on SHMEM.
       default: times on XLA's default backend, None if that does not run the collective.
       domains: NVLink domains (on CPU: hosts) that a group spans; of a permute, those of all its devices.
+      ways: times in other ways, by their words in ``XLA_SHMEM_BACKENDS``.
     """
 
     op: str
@@ -94,6 +95,7 @@ class TunedRow:
     nvshmem: Measured
     default: Measured | None
     domains: int = 1
+    ways: Mapping[str, Measured] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +116,7 @@ class Table:
 
     def digest(self) -> str:
         """Returns a hash of platform and rows; equal digests mean equal decisions."""
-        decisive = json.dumps([self.platform, [dataclasses.astuple(row) for row in self.rows]])
+        decisive = json.dumps([self.platform, [dataclasses.astuple(row) for row in self.rows]], sort_keys=True)
         return hashlib.sha256(decisive.encode()).hexdigest()[:16]
 
     def core(self, platform: str) -> _core.TuningTable:
@@ -135,9 +137,10 @@ class Table:
 _Time = tuple[float, float, float]
 
 
-def _core_row(row: TunedRow) -> tuple[str, str, int, int, _Time, _Time | None, int]:
+def _core_row(row: TunedRow) -> tuple[str, str, int, int, _Time, _Time | None, int, dict[str, _Time]]:
     default = None if row.default is None else _core_time(row.default)
-    return row.op, row.dtype, row.group, row.bytes, _core_time(row.nvshmem), default, row.domains
+    ways = {way: _core_time(times) for way, times in row.ways.items()}
+    return row.op, row.dtype, row.group, row.bytes, _core_time(row.nvshmem), default, row.domains, ways
 
 
 def _core_time(times: Measured) -> _Time:
@@ -231,6 +234,7 @@ def _read_row(row: Mapping[str, Any]) -> TunedRow:
         nvshmem=_read_times(_typed(row["nvshmem"], dict, "nvshmem")),
         default=None if default is None else _read_times(_typed(default, dict, "default")),
         domains=_count(row.get("domains", 1), "domains"),
+        ways={way: _read_times(times) for way, times in _typed(row.get("ways", {}), dict, "ways").items()},
     )
 
 

@@ -71,6 +71,11 @@ class Job:
         """Number of this process in the job."""
         return self._process
 
+    @property
+    def processes(self) -> int:
+        """Number of processes of the job."""
+        return self._processes
+
     def announce(self, wrong_option: str = "") -> None:
         """Creates the segment and publishes whether that worked.
 

@@ -51,18 +51,26 @@ def plans(plan: Plan, groups: Sequence[int], dtypes: Sequence[str]) -> list[Plan
     return every
 
 
+def ways(plan: Plan) -> tuple[str, ...]:
+    """Returns the variants that measure XLA's other ways where a plan runs: none on CPUs."""
+    names = [variant.name for variant in variants.VARIANTS if variant.way and plan.platform in variant.platforms]
+    missing = variants.obstacles(names, plan.gpus, shared=plan.shares_gpu)
+    return tuple(name for name in names if name not in missing)
+
+
 @contextlib.contextmanager
-def measuring_job(plan: Plan) -> Iterator[jobs.Job]:
-    """Starts the job that measures a plan, yields it when all ranks are connected, and ends it.
+def measuring_jobs(plan: Plan) -> Iterator[dict[str, jobs.Job]]:
+    """Starts the jobs that measure a plan, yields that of each variant when all ranks are connected, and ends them.
 
     Raises:
       BenchError: as for `jobs.connected_jobs`.
       JobFailed: the job did not start.
     """
     divided = {"XLA_SHMEM_HIERARCHICAL": "on" if plan.gpus is None else "off"}
-    start = jobs.launched(plan, {**os.environ, **_RULES, **divided})
-    with jobs.connected_jobs({"shmem": start}, other_hosts=bool(plan.launcher)) as running:
-        yield running["shmem"]
+    starts = {"shmem": jobs.launched(plan, {**os.environ, **_RULES, **divided})}
+    starts |= {name: jobs.start_of(plan, variants.named(name)) for name in ways(plan)}
+    with jobs.connected_jobs(starts, other_hosts=bool(plan.launcher)) as running:
+        yield {"shmem": running["shmem"], "stock": running["shmem"], **running}
 
 
 def fingerprint_of_ranks(job: jobs.Job) -> dict[str, str]:
@@ -82,7 +90,7 @@ def fingerprint_of_ranks(job: jobs.Job) -> dict[str, str]:
     return dict(first)
 
 
-def measure_rows(every: Sequence[Plan], job: jobs.Job) -> Iterator[tuple[Row, TunedRow | None]]:
+def measure_rows(every: Sequence[Plan], running: Mapping[str, jobs.Job]) -> Iterator[tuple[Row, TunedRow | None]]:
     """Yields each row of the benchmark with its row of the tuning table, as it is measured.
 
     The second is None if SHMEM cannot run the collective, if XLA runs it as an element type that was measured before,
@@ -90,14 +98,14 @@ def measure_rows(every: Sequence[Plan], job: jobs.Job) -> Iterator[tuple[Row, Tu
 
     Args:
       every: plans that differ in groups and element types only.
-      job: `measuring_job` of one of them.
+      running: `measuring_jobs` of one of them.
 
     Raises:
       JobFailed: the job ended early.
     """
     seen: set[tuple[str, str, int, int, int]] = set()
     for plan in every:
-        for row in measure.measure(plan, {"shmem": job, "stock": job}):
+        for row in measure.measure(plan, running):
             tuned = tuned_row(row.times, row.records)
             # XLA:CPU runs bf16 collectives in f32, so two element types can have the same key.
             if tuned is not None and (key := (tuned.op, tuned.dtype, tuned.group, tuned.bytes, tuned.domains)) in seen:
@@ -114,7 +122,7 @@ def tuned_row(times: Mapping[str, Times], records: Mapping[str, Mapping[str, obj
     asked.
 
     Args:
-      times: times of the variants `shmem` and `stock`.
+      times: times of the variants `shmem` and `stock`, and of those that have a way.
       records: records of those variants that ran.
     """
     if not times["shmem"].us:
@@ -134,4 +142,9 @@ def tuned_row(times: Mapping[str, Times], records: Mapping[str, Mapping[str, obj
         nvshmem=Measured.of(times["shmem"].us),
         default=Measured.of(times["stock"].us) if times["stock"].us else None,
         domains=domains,
+        ways={
+            way: Measured.of(measured.us)
+            for name, measured in times.items()
+            if (way := variants.named(name).way) and measured.us
+        },
     )

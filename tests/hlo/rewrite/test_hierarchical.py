@@ -272,7 +272,7 @@ def test_an_all_reduce_of_the_threshold_stays_whole() -> None:
 )
 def test_profile_tuned_divides_by_measured_times(divided_us: float, whole_us: float, rules: set[str]) -> None:
     def row(domains: int, nvshmem: float, default: float) -> Any:
-        return "all-reduce", "f32", 4, 32, (nvshmem,) * 3, (default,) * 3, domains
+        return "all-reduce", "f32", 4, 32, (nvshmem,) * 3, (default,) * 3, domains, {}
 
     # The row of one domain says the opposite.
     table = _core.TuningTable([row(2, divided_us, whole_us), row(1, whole_us, divided_us)])
@@ -287,7 +287,7 @@ def test_profile_tuned_divides_by_measured_times(divided_us: float, whole_us: fl
 
 
 def test_profile_tuned_asks_the_model_about_what_was_not_measured_over_several_domains() -> None:
-    table = _core.TuningTable([("all-reduce", "f32", 4, 32, (9.0,) * 3, (1.0,) * 3, 1)])
+    table = _core.TuningTable([("all-reduce", "f32", 4, 32, (9.0,) * 3, (1.0,) * 3, 1, {})])
     run = divide(module_with(all_reduce()), hierarchical="auto", profile="tuned", ops=[], tuning=table)
     assert {record["rule"] for record in run.records.values()} == {"hierarchical"}
     reason = run.records["op"]["reason"]

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from xla_shmem.bench import jobs, measure, variants
 from xla_shmem.bench.plan import Plan
+from xla_shmem.bench.results import Times
 from xla_shmem.cli.main import main
 from xla_shmem.errors import BenchError
 from xla_shmem.gpu import chosen_gpus as gpus
@@ -143,8 +144,28 @@ def test_what_nccl_and_xla_cannot_do_is_said() -> None:
     shared = dataclasses.replace(plan, processes=4).obstacles()
     assert shared["stock"] == shared["nccl-fast"] == "NCCL refuses two ranks on one GPU"
     assert set(plan.rivals) - set(shared) == {"XLA_SHMEM_STATS=1"}
-    assert set(dataclasses.replace(plan, gpus=EMULATED).obstacles()) == {"nccl-fast", "xla-kernels"}
+    ways = {"nccl", "one-sided", "nccl-symmetric", "peer-copies", "xla-kernels"}
+    assert set(dataclasses.replace(plan, gpus=EMULATED).obstacles()) == {"nccl-fast", *ways}
+    assert set(measuring.ways(plan)) == ways
+    assert measuring.ways(Plan(processes=2)) == ()
     assert Plan(processes=4, rivals=("stock",)).obstacles() == {}
+
+
+def test_each_way_has_a_job_with_its_flags_and_a_place_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variants, "_known", set)
+    flags = {name: variants.named(name).xla_flags()[0] for name in ("one-sided", "nccl-symmetric", "peer-copies")}
+    assert flags == {
+        "one-sided": ["--xla_gpu_collective_permute_mode=symmetric", "--xla_gpu_all_gather_mode=symmetric"],
+        "nccl-symmetric": ["--xla_enable_nccl_symmetric_buffers_for_collectives=all"],
+        "peer-copies": ["--xla_gpu_collective_permute_mode=peer", "--xla_gpu_use_memcpy_local_p2p=true"],
+    }
+    assert variants.differs_in("one-sided", "all-gather")
+    assert not variants.differs_in("one-sided", "all-reduce")
+    record = {"op": "all-gather", "dtype": "f32", "group_size": 2, "bytes": 64, "num_domains": 0}
+    times = {name: Times(us=[us]) for name, us in (("shmem", 3.0), ("stock", 4.0), ("one-sided", 1.0))}
+    row = measuring.tuned_row(times | {"xla-kernels": Times(reason="it crashed")}, {"shmem": record})
+    assert row is not None
+    assert {way: measured.median_us for way, measured in row.ways.items()} == {"one-sided": 1.0}
 
 
 def test_tune_says_that_nccl_is_missing() -> None:
@@ -198,7 +219,7 @@ def test_each_variant_has_the_flags_and_variables_of_its_job(monkeypatch: pytest
         assert start.environment["JAX_PLATFORMS"] == "cuda,cpu"
         assert start.environment["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
         assert "JAX_LOCAL_DEVICE_IDS" not in start.environment
-        alone = name == "xla-kernels"
+        alone = name in ("xla-kernels", "one-sided", "nccl-symmetric", "peer-copies")
         assert start.ranks == (1 if alone else 2)
         assert list(start.prefix[-5:]) == ["-n", str(start.ranks), "--devices-per-process", "2" if alone else "1", "--"]
 

@@ -84,7 +84,7 @@ def test_groups_that_cross_hosts_are_measured_in_parts(monkeypatch: pytest.Monke
     monkeypatch.setattr(jobs, "connected_jobs", connected)
     monkeypatch.setenv("XLA_SHMEM_HIERARCHICAL", "auto")
     for plan in (Plan(processes=4, launcher="srun -N 2"), Plan(processes=4)):
-        with measuring.measuring_job(plan):
+        with measuring.measuring_jobs(plan):
             pass
     (wide, other_hosts), (narrow, others) = given
     assert list(wide.prefix[:3]) == ["srun", "-N", "2"]
@@ -269,7 +269,7 @@ class _Measured:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, wrong: int = 0, end: type[BaseException] | None = None) -> None:
         self._wrong, self._end = wrong, end
-        monkeypatch.setattr(measuring, "measuring_job", contextlib.nullcontext)
+        monkeypatch.setattr(measuring, "measuring_jobs", contextlib.nullcontext)
         monkeypatch.setattr(measuring, "measure_rows", self._rows)
 
     def _rows(self, every: Any, job: Any) -> Iterator[Any]:
@@ -320,7 +320,7 @@ def test_collectives_missing_from_the_table_are_printed_with_the_reason(
         broadcast = dataclasses.replace(cell, op="collective-broadcast")
         yield Row(broadcast, {"shmem": Times([1.0])}, records={"shmem": {"part_of": "broadcast"}}), None
 
-    monkeypatch.setattr(measuring, "measuring_job", contextlib.nullcontext)
+    monkeypatch.setattr(measuring, "measuring_jobs", contextlib.nullcontext)
     monkeypatch.setattr(measuring, "measure_rows", rows)
     result = _tune(tmp_path / "tuning.json")
     assert result.exit_code == 1

@@ -238,7 +238,7 @@ def test_defaults_of_the_pass_are_those_of_the_table(function: Any) -> None:
         argument.arg: values[index.value]
         for argument, index in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     }
-    rules = resolve({}).rules("cpu") | {"ops": []}
+    rules = resolve({}).rules("cpu") | {"ops": [], "backends": [], "settable": []}
     found = {name: default for name, default in defaults.items() if name in rules}
     assert len(found) >= 4
     assert found == {name: rules[name] for name in found}

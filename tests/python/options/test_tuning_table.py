@@ -124,7 +124,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "not text": (lambda path: path.write_bytes(b"\xff\xfe") and None, "is not a tuning table ('utf-8' codec"),
     "a benchmark": (lambda path: path.write_text('{"rows": []}') and None, 'no "format": "xla-shmem tuning table"'),
     "a list": (lambda path: path.write_text("[]") and None, "is not a tuning table"),
-    "another version": (_damage(lambda d: d.update(version=3)), "has version 3 and not 2; run `xla-shmem tune` again."),
+    "another version": (_damage(lambda d: d.update(version=4)), "has version 4 and not 3; run `xla-shmem tune` again."),
     "stopped": (_damage(lambda d: d.update(complete=False)), "is incomplete, because"),
     "no rows": (_damage(lambda d: d.update(rows=[])), "is damaged (no rows)"),
     "rows of text": (_damage(lambda d: d.update(rows=["x"])), "is damaged (a row is 'x')"),

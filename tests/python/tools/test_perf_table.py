@@ -90,7 +90,7 @@ def test_a_reduce_scatter_is_counted_by_its_operand() -> None:
 
 def test_times_over_several_domains_are_no_times_of_one() -> None:
     def planned(domains: int) -> float | None:
-        table = _core.TuningTable([("all-reduce", "f32", 8, 1024, (3.0,) * 3, (40.0,) * 3, domains)])
+        table = _core.TuningTable([("all-reduce", "f32", 8, 1024, (3.0,) * 3, (40.0,) * 3, domains, {})])
         return _core.planned_time("all-reduce", 1024, 8, 8, profile="tuned", tuning=table, gpu="hopper")
 
     assert planned(1) == 3.0

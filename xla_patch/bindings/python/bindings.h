@@ -83,10 +83,15 @@ inline nanobind::dict HandlerStages(XLA_FFI_Error* (*instantiate)(XLA_FFI_CallFr
 // (op, limit in bytes or none) of each op that XLA_SHMEM_OPS lists; empty: the ops of profile upstream.
 using OpList = std::vector<std::pair<std::string, std::optional<int64_t>>>;
 
-// From the keywords of Python. ValueError if a name is unknown or a number is negative. A null table is an empty one.
+// The words of XLA_SHMEM_BACKENDS, and of the ways that the pass can choose in this release of XLA.
+using WayList = std::vector<std::string>;
+
+// From the keywords of Python. ValueError if a name is unknown or a number is negative. A null table is an empty one;
+// no backends are all.
 PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
                             int64_t threshold, const OpList& ops, const TuningTable* tuning,
-                            const std::string& lowering, const std::string& gpu, const std::string& hierarchical);
+                            const std::string& lowering, const std::string& gpu, const std::string& hierarchical,
+                            const WayList& backends = {}, const WayList& settable = {});
 GpuGeneration ParseGpu(const std::string& name);
 CollectiveOp ParseOp(const std::string& name);
 

@@ -93,9 +93,10 @@ nb::dict ToDict(const Explanation& explanation) {
 
 nb::list ExplainBytes(const nb::bytes& module, const Topology& topology, const Transport& transport,
                       const std::string& profile, int64_t threshold, const OpList& ops, const TuningTable* tuning,
-                      const std::string& lowering, const std::string& gpu, const std::string& hierarchical) {
-  const PassOptions options =
-      MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering, gpu, hierarchical);
+                      const std::string& lowering, const std::string& gpu, const std::string& hierarchical,
+                      const WayList& backends, const WayList& settable) {
+  const PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering, gpu,
+                                              hierarchical, backends, settable);
   nb::list list;
   for (const Explanation& explanation : WithoutGil([&] { return ExplainModule(View(module), options); })) {
     list.append(ToDict(explanation));
@@ -159,7 +160,7 @@ void BindInspection(nb::module_& m) {
   m.def("explain_module", &ExplainBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
         nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
         nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu", nb::arg("gpu") = "",
-        nb::arg("hierarchical") = "auto",
+        nb::arg("hierarchical") = "auto", nb::arg("backends") = WayList(), nb::arg("settable") = WayList(),
         "What the module says of each of its collectives, what the rules say with these options, and what each rule "
         "saw: dicts written, decided, trace, groups, pairs, shape, in the order of inspect_module. Arguments and "
         "errors as "

@@ -33,7 +33,7 @@ nb::tuple Words(const Option& option) {
 
 // Whether a word, or no text at all, stands for no value.
 bool CanBeNone(const Option& option) {
-  if (option.type == OptionType::kChoice) return false;
+  if (option.type == OptionType::kChoice || option.type == OptionType::kList) return false;
   const auto has_no_value = [](const OptionWord& word) { return !word.value.has_value(); };
   return option.default_text.empty() || std::any_of(option.words.begin(), option.words.end(), has_no_value);
 }

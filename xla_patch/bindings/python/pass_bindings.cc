@@ -77,9 +77,10 @@ Transport MakeTransport(bool available, std::string reason, std::optional<Reach>
 PassResult RunOnBytes(const nb::bytes& module, const Topology& topology, const Transport& transport,
                       const std::string& profile, int64_t threshold, const OpList& ops, const TuningTable* tuning,
                       const std::string& lowering, const std::string& gpu, const std::string& hierarchical,
-                      bool one_at_a_time, bool mark_default_collectives, bool marks_keep_aliasing) {
-  PassOptions options =
-      MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering, gpu, hierarchical);
+                      const WayList& backends, const WayList& settable, bool one_at_a_time,
+                      bool mark_default_collectives, bool marks_keep_aliasing) {
+  PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering, gpu,
+                                        hierarchical, backends, settable);
   options.one_at_a_time = one_at_a_time;
   options.mark_default_collectives = mark_default_collectives;
   options.marks_keep_aliasing = marks_keep_aliasing;
@@ -173,14 +174,16 @@ void BindRunPass(nb::module_& m) {
       .def_prop_ro(
           "records", [](const PassResult& self) { return RecordList(self.records); },
           "One dict per collective: name, op, dtype, bytes, group_size, num_groups, num_pairs, reduction, backend, "
-          "lowered, veto, rule, reason, model, computation, in_loop, executions, source_file, source_line, part_of, "
+          "lowered, veto, rule, reason, chosen_way, model, computation, in_loop, executions, source_file, source_line, "
+          "part_of, "
           "num_domains; and what XLA:GPU wrote about those that it runs: kernel, mode, is_sync, operand_space, "
           "result_space.");
 
   m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
         nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
         nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu", nb::arg("gpu") = "",
-        nb::arg("hierarchical") = "auto", nb::arg("one_at_a_time") = false, nb::arg("mark_default_collectives") = false,
+        nb::arg("hierarchical") = "auto", nb::arg("backends") = WayList(), nb::arg("settable") = WayList(),
+        nb::arg("one_at_a_time") = false, nb::arg("mark_default_collectives") = false,
         nb::arg("marks_keep_aliasing") = false,
         "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
         "\"upstream\", \"domain\" or \"tuned\". threshold: bytes; all-reduces of that size and more stay with XLA; "
@@ -188,6 +191,8 @@ void BindRunPass(nb::module_& m) {
         "collective-permute, and all ops with \"tuned\". tuning: the table of \"tuned\"; None: an empty one. lowering: "
         "\"cpu\", \"gpu\" or \"none\" (attributes only). gpu: \"hopper\" or \"blackwell\" for the cost model, \"\" for "
         "none. hierarchical: \"auto\", \"on\" or \"off\": whether collectives that cross NVLink domains are divided. "
+        "backends: words of XLA_SHMEM_BACKENDS that may be chosen; if empty, all. settable: those that the pass can "
+        "choose for one collective in this release of XLA, besides \"nvshmem\". "
         "one_at_a_time: for XLA:CPU, whether each collective waits for the one scheduled before it. "
         "mark_default_collectives: for XLA:CPU, whether calls record those that stay on the default backend. "
         "marks_keep_aliasing: not in a module that would lose the aliasing of its parameters only for them. "
@@ -204,6 +209,16 @@ GpuGeneration ParseGpu(const std::string& name) {
   return *gpu;
 }
 
+Ways ParseWays(const WayList& words) {
+  Ways ways = 0;
+  for (const std::string& word : words) {
+    const std::optional<Way> way = WayOfWord(word);
+    if (!way.has_value()) throw nb::value_error(("unknown backend \"" + word + "\"").c_str());
+    ways |= BitOf(*way);
+  }
+  return ways;
+}
+
 CollectiveOp ParseOp(const std::string& name) {
   const std::optional<CollectiveOp> op = OpNamed(name);
   if (!op.has_value()) throw nb::value_error(("unknown op \"" + name + "\"").c_str());
@@ -212,12 +227,14 @@ CollectiveOp ParseOp(const std::string& name) {
 
 PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
                             int64_t threshold, const OpList& ops, const TuningTable* tuning,
-                            const std::string& lowering, const std::string& gpu, const std::string& hierarchical) {
+                            const std::string& lowering, const std::string& gpu, const std::string& hierarchical,
+                            const WayList& backends, const WayList& settable) {
   if (threshold < 0) {
     throw nb::value_error(("threshold of " + std::to_string(threshold) + " bytes is negative").c_str());
   }
   return {{ParseProfile(profile), threshold, ParseOps(ops), tuning == nullptr ? TuningTable() : *tuning, ParseGpu(gpu),
-           ParseHierarchical(hierarchical)},
+           ParseHierarchical(hierarchical), backends.empty() ? kEveryWay : ParseWays(backends),
+           ParseWays(settable) | BitOf(Way::kNvshmem)},
           topology,
           transport,
           ParseLowering(lowering)};
@@ -246,6 +263,7 @@ nb::dict RecordDict(const CollectiveRecord& record) {
   dict["veto"] = record.veto.empty() ? nb::none() : Text(record.veto);
   dict["rule"] = Text(record.rule);
   dict["reason"] = Text(record.reason);
+  dict["chosen_way"] = record.way.empty() ? nb::none() : Text(record.way);
   dict["model"] = record.model.empty() ? nb::none() : Text(record.model);
   dict["computation"] = Text(record.computation);
   dict["in_loop"] = record.in_loop;

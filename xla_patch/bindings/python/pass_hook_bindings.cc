@@ -54,10 +54,10 @@ void SetHooks(PassHook& hook, nb::callable connect, std::optional<nb::callable> 
 // "none" is replaced by the hook's own lowering.
 void SetOptions(PassHook& hook, const Topology& topology, const Transport& transport, const std::string& profile,
                 int64_t threshold, const OpList& ops, const TuningTable* tuning, const std::string& gpu,
-                const std::string& hierarchical, bool one_at_a_time, bool mark_default_collectives,
-                bool marks_keep_aliasing) {
-  PassOptions options =
-      MakePassOptions(topology, transport, profile, threshold, ops, tuning, "none", gpu, hierarchical);
+                const std::string& hierarchical, const WayList& backends, const WayList& settable, bool one_at_a_time,
+                bool mark_default_collectives, bool marks_keep_aliasing) {
+  PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, tuning, "none", gpu, hierarchical,
+                                        backends, settable);
   options.one_at_a_time = one_at_a_time;
   options.mark_default_collectives = mark_default_collectives;
   options.marks_keep_aliasing = marks_keep_aliasing;
@@ -84,8 +84,8 @@ void BindPassHook(nb::module_& m) {
       .def("set_options", &SetOptions, nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
            nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
            nb::arg("tuning") = nb::none(), nb::arg("gpu") = "", nb::arg("hierarchical") = "auto",
-           nb::arg("one_at_a_time") = false, nb::arg("mark_default_collectives") = false,
-           nb::arg("marks_keep_aliasing") = false,
+           nb::arg("backends") = WayList(), nb::arg("settable") = WayList(), nb::arg("one_at_a_time") = false,
+           nb::arg("mark_default_collectives") = false, nb::arg("marks_keep_aliasing") = false,
            "Sets what the pass decides by, for modules compiled from now on. Arguments as of run_pass.")
       .def("reset", &PassHook::Reset, "Drops what set_options has set, so that the next module calls `connect`.")
       .def(

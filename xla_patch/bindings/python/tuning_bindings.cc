@@ -1,3 +1,4 @@
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -6,6 +7,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -25,8 +27,10 @@ namespace nb = nanobind;
 
 // Median and the ends of its interval.
 using TimeTuple = std::tuple<double, double, double>;
-// op, dtype, group size, bytes; on NVSHMEM; on DEFAULT, none if it does not run it; NVLink domains of a group.
-using RowTuple = std::tuple<std::string, std::string, int64_t, int64_t, TimeTuple, std::optional<TimeTuple>, int64_t>;
+// op, dtype, group size, bytes; on NVSHMEM; on DEFAULT, none if it does not run it; NVLink domains of a group; in other
+// ways.
+using RowTuple = std::tuple<std::string, std::string, int64_t, int64_t, TimeTuple, std::optional<TimeTuple>, int64_t,
+                            std::map<std::string, TimeTuple>>;
 
 ElementType ParseDtype(const std::string& name) {
   const std::optional<ElementType> type = ElementTypeNamed(name);
@@ -40,9 +44,15 @@ TuningTable MakeTable(const std::vector<RowTuple>& tuples) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<TuningRow> rows;
   rows.reserve(tuples.size());
-  for (const auto& [op, dtype, group_size, bytes, nvshmem, on_default, domains] : tuples) {
+  for (const auto& [op, dtype, group_size, bytes, nvshmem, on_default, domains, times] : tuples) {
+    WayTimes ways;
+    for (const auto& [word, time] : times) {
+      const std::optional<Way> way = WayOfWord(word);
+      if (!way.has_value()) throw nb::value_error(("unknown backend \"" + word + "\"").c_str());
+      ways.emplace_back(*way, MakeTime(time));
+    }
     rows.push_back({ParseOp(op), ParseDtype(dtype), group_size, bytes, MakeTime(nvshmem),
-                    MakeTime(on_default.value_or(TimeTuple(kNever, kNever, kNever))), domains});
+                    MakeTime(on_default.value_or(TimeTuple(kNever, kNever, kNever))), domains, std::move(ways)});
   }
   return ValueOrThrow(TuningTable::Create(std::move(rows)));
 }
@@ -102,15 +112,21 @@ CollectiveSpec SpecInOneDomain(CollectiveOp op, int64_t bytes, int64_t group_siz
 
 std::optional<double> PlannedTime(const std::string& op, int64_t bytes, int64_t group_size, int64_t num_devices,
                                   const std::string& profile, int64_t threshold, const OpList& ops,
-                                  const TuningTable* tuning, const std::string& gpu) {
+                                  const TuningTable* tuning, const std::string& gpu, const WayList& backends,
+                                  const WayList& settable) {
   std::vector<DeviceLocation> devices;
   devices.reserve(num_devices);
   for (int32_t i = 0; i < static_cast<int32_t>(num_devices); ++i) devices.push_back({i, i, 0, 0, i});
   const Topology topology = ValueOrThrow(Topology::Create(std::move(devices)));
-  const Options options = MakePassOptions(topology, {}, profile, threshold, ops, tuning, "none", gpu, "off").assign;
+  const Options options =
+      MakePassOptions(topology, {}, profile, threshold, ops, tuning, "none", gpu, "off", backends, settable).assign;
   const CollectiveSpec spec = SpecInOneDomain(ParseOp(op), bytes, group_size, topology);
-  const bool on_nvshmem = Decide(spec, topology, options).backend == Backend::kNvshmem;
+  const Decision decision = Decide(spec, topology, options);
+  const bool on_nvshmem = decision.backend == Backend::kNvshmem;
   if (const auto measured = options.tuning.Find(spec.op, ElementType::kF32, group_size, bytes); measured.has_value()) {
+    for (const auto& [way, time] : measured->ways) {
+      if (decision.way == way) return time.us;
+    }
     return on_nvshmem ? measured->nvshmem.us : measured->on_default.us;
   }
   const std::optional<ExpectedTimes> times = ExpectTimes(spec.op, bytes, group_size, num_devices, options.gpu);
@@ -126,8 +142,10 @@ void BindTuning(nb::module_& m) {
           "__init__",
           [](TuningTable* self, const std::vector<RowTuple>& rows) { new (self) TuningTable(MakeTable(rows)); },
           nb::arg("rows"),
-          "From tuples (op, dtype, group_size, bytes, nvshmem, default, domains), times as (median, low, high) in µs; "
-          "default None: not run. domains: NVLink domains that a group spans; if several, nvshmem is the time of the "
+          "From tuples (op, dtype, group_size, bytes, nvshmem, default, domains, ways), times as (median, low, high) "
+          "in µs; "
+          "default None: not run. ways: times by other words of XLA_SHMEM_BACKENDS. domains: NVLink domains that a "
+          "group spans; if several, nvshmem is the time of the "
           "divided collective. ValueError if a name is unknown, a number is out of range, or a line occurs twice.")
       .def_prop_ro("num_rows", &TuningTable::num_rows, "Number of lines.")
       .def("faster", &FasterOf, nb::arg("op"), nb::arg("dtype"), nb::arg("group_size"), nb::arg("bytes"),
@@ -136,6 +154,23 @@ void BindTuning(nb::module_& m) {
            "other's "
            "interval), or None if the op was not measured.");
 
+  m.def(
+      "ways",
+      [] {
+        std::vector<std::pair<std::string, std::string>> ways;
+        for (const WayInfo& info : kWays) ways.emplace_back(info.word, info.name);
+        return ways;
+      },
+      "The ways of running a collective on GPUs: (word of XLA_SHMEM_BACKENDS, name in reports).");
+  m.def(
+      "way_flag",
+      [](const std::string& word, const std::string& op) {
+        const std::optional<Way> way = WayOfWord(word);
+        if (!way.has_value()) throw nb::value_error(("unknown backend \"" + word + "\"").c_str());
+        return FlagOf(*way, ParseOp(op));
+      },
+      nb::arg("word"), nb::arg("op"),
+      "The flag of XLA that makes all collectives of an op run in a way, or None. ValueError for unknown names.");
   m.def(
       "gpu_generation", [](int major) { return GpuGenerationName(GpuGenerationOf(major)); }, nb::arg("major"),
       "\"hopper\" or \"blackwell\" for a compute capability, \"\" for one without a cost model.");
@@ -146,7 +181,8 @@ void BindTuning(nb::module_& m) {
   m.def(
       "planned_time", &PlannedTime, nb::arg("op"), nb::arg("bytes"), nb::arg("group_size"), nb::arg("num_devices"),
       nb::kw_only(), nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes,
-      nb::arg("ops") = OpList(), nb::arg("tuning") = nb::none(), nb::arg("gpu") = "",
+      nb::arg("ops") = OpList(), nb::arg("tuning") = nb::none(), nb::arg("gpu") = "", nb::arg("backends") = WayList(),
+      nb::arg("settable") = WayList(),
       "Time in µs of an f32 collective in one NVLink domain on the backend that the rules choose: as measured, else by "
       "the cost model. None without either. Options as of run_pass.");
   m.attr("NCCL_CHANNELS") = kNcclChannels;

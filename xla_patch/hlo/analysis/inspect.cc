@@ -11,7 +11,7 @@
 #include "xla_patch/hlo/proto/mlir_dictionary.h"
 #include "xla_patch/hlo/proto/record.h"
 #include "xla_patch/hlo/proto/shape.h"
-#include "xla_patch/hlo/rewrite/custom_call.h"
+#include "xla_patch/hlo/rewrite/xla_ways.h"
 
 namespace xla_shmem {
 namespace {
@@ -106,10 +106,12 @@ Result<std::vector<Explanation>> ExplainModule(std::string_view bytes, const Pas
     }
     if (!is_lowered || reader.Restore(collective, explanation.written, &spec)) {
       explanation.decided.veto.clear();
+      // It was in a fusion until the pass took it out.
+      if (explanation.written.way == InfoOf(Way::kNccl).name) spec.is_fused = true;
       if (options.lowering == Lowering::kCpu) spec.unsupported_by_xla = UnsupportedByXlaCpu(spec);
       DecideAndRecord(spec, options.topology, options.assign, options.transport,
-                      is_lowered ? std::nullopt : hlo::UnsupportedForm(collective, options.lowering),
-                      &explanation.decided, &explanation.trace);
+                      is_lowered ? FormVetoes() : hlo::FormsOf(collective, options.lowering), &explanation.decided,
+                      &explanation.trace);
       explanation.groups = std::move(spec.groups);
       explanation.pairs = std::move(spec.pairs);
     }

@@ -109,6 +109,10 @@ bool IsPart(const Collective& collective) {
   return ReadOwnAttributes(collective.fields.frontend_attributes).count(attribute::kPartOf) != 0;
 }
 
+bool HasChosenWay(const Collective& collective) {
+  return ReadOwnAttributes(collective.fields.frontend_attributes).count(attribute::kWay) != 0;
+}
+
 bool ReadRecord(const Module& module, const Collective& collective, CollectiveRecord* record) {
   const bool is_lowered = collective.form == CollectiveForm::kLowered;
   if (is_lowered && EndsWith(collective.fields.custom_call_target, "_done")) return false;

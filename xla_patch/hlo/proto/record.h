@@ -13,6 +13,9 @@ CollectiveRecord DescribeCollective(const Module& module, const Collective& coll
 // Whether it is a part of a divided collective, which the pass wrote.
 bool IsPart(const Collective& collective);
 
+// Whether this pass has chosen the way in which XLA runs it.
+bool HasChosenWay(const Collective& collective);
+
 // Reads what this pass or stock XLA wrote about a collective. False if it is not listed: a done of ours (its start is
 // listed), or a custom call with our prefix that the pass did not write.
 bool ReadRecord(const Module& module, const Collective& collective, CollectiveRecord* record);

@@ -7,6 +7,7 @@
 
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
+#include "xla_patch/hlo/rewrite/new_instructions.h"
 
 namespace xla_shmem::hlo {
 namespace {
@@ -68,16 +69,6 @@ std::string WithNameAndId(std::string_view body, std::string_view name, int64_t 
   return out;
 }
 
-std::string Copy(const Parameter& parameter, int64_t id, int64_t operand) {
-  std::string out;
-  WriteBytesField(InstructionField::kName, parameter.name, &out);
-  WriteBytesField(InstructionField::kOpcode, "copy", &out);
-  WriteBytesField(InstructionField::kShape, parameter.shape, &out);
-  WriteIntField(InstructionField::kId, id, &out);
-  WritePackedInts(InstructionField::kOperandIds, {operand}, &out);
-  return out;
-}
-
 }  // namespace
 
 bool HasAliasedParameters(const Module& module) {
@@ -104,7 +95,7 @@ Status CopyAliasedParameters(const Module& module, std::vector<InstructionEdit>*
     const std::string name = std::string(parameter.name) + ".donated";
     edits->push_back({module.entry,
                       i,
-                      Copy(parameter, instruction.id, next_id),
+                      Copy({std::string(parameter.name), instruction.id}, parameter.shape, next_id).body,
                       {NewInstruction{WithNameAndId(instruction.body, name, next_id), next_id}}});
   }
   return Status();

@@ -61,6 +61,10 @@ NewInstruction Bitcast(const NewName& name, std::string_view shape, int64_t oper
   return {Begin(name, "bitcast", shape, {operand}), name.id};
 }
 
+NewInstruction Copy(const NewName& name, std::string_view shape, int64_t operand) {
+  return {Begin(name, "copy", shape, {operand}), name.id};
+}
+
 NewInstruction TupleElement(const NewName& name, std::string_view shape, int64_t operand, int64_t index) {
   std::string out = Begin(name, "get-tuple-element", shape, {operand});
   WriteIntField(InstructionField::kTupleIndex, index, &out);

@@ -35,6 +35,9 @@ NewInstruction TupleElement(const NewName& name, std::string_view shape, int64_t
 void WriteGroups(const IdGroups& groups, std::string* out);
 void WritePairs(const std::vector<std::pair<int64_t, int64_t>>& pairs, std::string* out);
 
+// The same value in a buffer of its own.
+NewInstruction Copy(const NewName& name, std::string_view shape, int64_t operand);
+
 // A collective for XLA's own backend.
 struct StockCollective {
   std::string opcode;

@@ -21,6 +21,7 @@
 #include "xla_patch/hlo/rewrite/hierarchical_collective_on_gpu.h"
 #include "xla_patch/hlo/rewrite/marks.h"
 #include "xla_patch/hlo/rewrite/new_numbers.h"
+#include "xla_patch/hlo/rewrite/xla_ways.h"
 
 namespace xla_shmem {
 namespace {
@@ -50,17 +51,24 @@ class Pass {
     const CollectiveSpec& spec = collective.spec;
     CollectiveRecord decided = hlo::DescribeCollective(module_, collective);
     CollectiveRecord* const record = &decided;
-    const std::optional<Hierarchy> hierarchy = DecideAndRecord(spec, options_.topology, options_.assign,
-                                                               options_.transport, UnsupportedForm(collective), record);
+    const std::optional<Hierarchy> hierarchy =
+        DecideAndRecord(spec, options_.topology, options_.assign, options_.transport, Forms(collective), record);
     if (hierarchy.has_value() && options_.lowering != Lowering::kNone) {
       Divide(collective, *hierarchy, *record, records);
       return;
     }
     const bool is_replaced = record->lowered == BackendName(Backend::kNvshmem) && options_.lowering != Lowering::kNone;
+    const bool is_changed = !record->way.empty() && options_.lowering == Lowering::kGpu;
     if (is_replaced) record->xla = {};
+    if (is_changed) record->xla.kernel.clear();
+    if (is_changed && record->way == InfoOf(Way::kOneSided).name) record->xla.mode = "symmetric";
     records->push_back(decided);
     if (!IsConsidered(spec, options_.assign)) return;
     Attributes attributes = RecordToAttributes(*record);
+    if (is_changed) {
+      ChangeWay(collective, *record, attributes);
+      return;
+    }
     if (is_replaced) {
       attributes[attribute::kOp] = record->op;
       Replace(collective, attributes);
@@ -88,10 +96,19 @@ class Pass {
   const std::set<size_t>& removed_computations() const { return removed_computations_; }
 
  private:
-  // Why this collective cannot be replaced, whatever the transport.
-  Unsupported UnsupportedForm(const Collective& collective) const {
-    return unsupported_parameters_.has_value() ? unsupported_parameters_
-                                               : hlo::UnsupportedForm(collective, options_.lowering);
+  // Why this collective cannot be changed, whatever the transport.
+  FormVetoes Forms(const Collective& collective) const {
+    if (unsupported_parameters_.has_value()) return {unsupported_parameters_, unsupported_parameters_};
+    return hlo::FormsOf(collective, options_.lowering);
+  }
+
+  void ChangeWay(const Collective& collective, const CollectiveRecord& record, const Attributes& attributes) {
+    has_replaced_ = true;
+    std::vector<hlo::InstructionEdit> edits =
+        record.way == InfoOf(Way::kOneSided).name
+            ? hlo::MakeOneSided(module_, collective, attributes, &numbers_)
+            : hlo::PutBackFromFusion(module_, collective, attributes, &removed_computations_);
+    std::move(edits.begin(), edits.end(), std::back_inserter(edits_));
   }
 
   // Skips an instruction that already has these attributes, so that a second run changes nothing.
@@ -226,7 +243,7 @@ Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
   for (Collective& collective : *collectives) {
     collective.spec.module = placement;
     if (options.lowering == Lowering::kCpu) collective.spec.unsupported_by_xla = UnsupportedByXlaCpu(collective.spec);
-    if (collective.form == CollectiveForm::kLowered || hlo::IsPart(collective)) {
+    if (collective.form == CollectiveForm::kLowered || hlo::IsPart(collective) || hlo::HasChosenWay(collective)) {
       // An earlier run wrote it.
       if (CollectiveRecord written; hlo::ReadRecord(*module, collective, &written)) {
         result.records.push_back(std::move(written));

@@ -39,7 +39,7 @@ absl::StatusOr<bool> Assign(const ShmemJob& job, const ModuleCollective& found) 
   xla_shmem::CollectiveRecord record = xla_shmem::hlo::DescribeCollective(found.module, found.collective);
   xla_shmem::Unsupported unsupported = xla_shmem::hlo::UnsupportedOnGpu(found.collective);
   if (found.collective.fusion >= 0) unsupported = "XLA has made a kernel of its own of it";
-  xla_shmem::DecideAndRecord(found.collective.spec, job.topology, job.rules, job.transport, unsupported, &record);
+  xla_shmem::DecideAndRecord(found.collective.spec, job.topology, job.rules, job.transport, {unsupported, {}}, &record);
   VLOG(1) << record.name << " (" << record.op << ", " << record.dtype << "): " << record.lowered << ", " << record.rule
           << ": " << record.reason << (record.veto.empty() ? "" : absl::StrCat("; ", record.veto));
   const bool is_nvshmem = record.lowered == xla_shmem::BackendName(xla_shmem::Backend::kNvshmem);

@@ -1,4 +1,4 @@
-"""HloModuleProto as protobuf itself decodes it: the schema is taken out of jaxlib's own shared library.
+"""XLA's messages as protobuf itself decodes them: the schema is taken out of XLA's own shared libraries.
 
 The descriptors are embedded there as serialised FileDescriptorProtos; each starts with field 1, the name.
 """
@@ -48,18 +48,25 @@ def _descriptor_end(data: bytes, start: int) -> int:
 
 
 @functools.cache
-def _library() -> bytes:
+def _jaxlib() -> pathlib.Path:
     for path in sorted(pathlib.Path(jaxlib.__file__).parent.glob("*.so*"), key=lambda p: -p.stat().st_size):
-        data = path.read_bytes()
-        if b"xla/service/hlo.proto" in data:
-            return data
+        if b"xla/service/hlo.proto" in path.read_bytes():
+            return path
     raise RuntimeError("no library of jaxlib holds xla/service/hlo.proto")
 
 
-@functools.cache
-def hlo_module_class() -> Any:
-    """The message class of xla.HloModuleProto of the installed jaxlib."""
-    data = _library()
+def message_class(library: pathlib.Path, file: str, message: str) -> Any:
+    """The class of a message of a `.proto` file that a shared library was built with.
+
+    Args:
+      library: the shared library.
+      file: name of the `.proto` file.
+      message: full name of the message.
+
+    Raises:
+      KeyError: the library does not have it.
+    """
+    data = library.read_bytes()
     found: dict[str, descriptor_pb2.FileDescriptorProto] = {}
     for match in _START.finditer(data):
         name = match.group(2).decode()
@@ -87,8 +94,14 @@ def hlo_module_class() -> Any:
             add(dependency)
         pool.Add(descriptor)
 
-    add("xla/service/hlo.proto")
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("xla.HloModuleProto"))
+    add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(message))
+
+
+@functools.cache
+def hlo_module_class() -> Any:
+    """The message class of xla.HloModuleProto of the installed jaxlib."""
+    return message_class(_jaxlib(), "xla/service/hlo.proto", "xla.HloModuleProto")
 
 
 def decode(data: bytes) -> Any:
