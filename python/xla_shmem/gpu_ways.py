@@ -6,7 +6,7 @@ fusions of collectives, from which `nccl` takes them; their all-gathers have the
 
 from __future__ import annotations
 
-from jax import __version_info__
+import importlib.metadata
 
 _FIRST_RELEASE = (0, 12)
 
@@ -17,4 +17,5 @@ def settable(platform: str) -> tuple[str, ...]:
     Args:
       platform: ``"cpu"`` or ``"gpu"``.
     """
-    return ("nccl", "one-sided") if platform == "gpu" and __version_info__ >= _FIRST_RELEASE else ()
+    major, minor = importlib.metadata.version("jax").split(".")[:2]
+    return ("nccl", "one-sided") if platform == "gpu" and (int(major), int(minor)) >= _FIRST_RELEASE else ()

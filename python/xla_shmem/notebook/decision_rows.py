@@ -42,6 +42,7 @@ class Decision:
       way: of a module for GPUs, how the collective runs: ``"NCCL"``, ``"NVSHMEM"``, ``"one-sided"``, … (inspect.ways);
         None on CPU.
       way_reason: what decides the way; None on CPU, ``""`` if nothing does but the default.
+      chosen_way: the word of ``XLA_SHMEM_BACKENDS`` for a way of XLA's that the pass has chosen; else None.
       kernel: ``"one-shot"``, ``"two-shot"`` or ``"own"``: by a kernel of XLA:GPU's; else None.
       mode: ``"symmetric"``, ``"peer"`` or ``"private"`` memory, as XLA:GPU wrote it; else None.
       is_sync: whether XLA:GPU runs it on the stream of the computation.
@@ -79,6 +80,7 @@ class Decision:
     result_space: int
     way: str | None
     way_reason: str | None
+    chosen_way: str | None
 
 
 #: Keys of a record that a row does not have: `pairs` are counted by their length, domains belong to parts.

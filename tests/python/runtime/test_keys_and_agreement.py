@@ -29,6 +29,7 @@ DECIDES: dict[str, Any] = {
     "tuning": SimpleNamespace(digest=lambda: "of another table"),
     "nvlink_domain": 2,
     "hierarchical": "on",
+    "backends": "nvshmem",
 }
 
 #: The same of the options that change how collectives run or are watched, not what is compiled.
