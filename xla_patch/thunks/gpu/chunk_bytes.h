@@ -12,8 +12,8 @@ constexpr size_t DivideUp(size_t bytes, size_t unit) { return (bytes + unit - 1)
 inline constexpr double kLinkBytesPerSecond = 450e9;
 // Time for which the link is idle between two chunks: memory operations and the start of a copy. On an H200 a pair of
 // 4 MiB in three chunks took 58 us without the host's time, and one kernel 17 (docs/gpu/2026-11-27-h200-mps.json): 12
-// us a chunk, at least a few of which are the pair's. That was with one send stream; two hide a part of it, which has not
-// been measured.
+// us a chunk, at least a few of which are the pair's. That was with one send stream; two hide a part of it, which has
+// not been measured.
 inline constexpr double kGapSeconds = 10e-6;
 // What the link moves in a gap, 4.5 MB. Up to here a message is one chunk, if a slot holds it.
 inline constexpr auto kBytesOfGap = static_cast<size_t>(kGapSeconds * kLinkBytesPerSecond);
