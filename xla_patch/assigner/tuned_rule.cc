@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "xla_patch/assigner/decision_trace.h"
 
@@ -111,7 +112,7 @@ Decision DecideByTimes(const CollectiveSpec& spec, bool in_one_process, const Op
   }
   std::string times;
   std::string not_taken;
-  std::optional<std::pair<Way, BackendTime>> best;
+  std::vector<std::pair<Way, BackendTime>> fastest;  // or nothing
   const auto consider = [&](const std::pair<Way, BackendTime>& one) {
     if ((options.ways & BitOf(one.first)) == 0) return;
     if (const Unsupported why = WhyNot(one.first, spec, in_one_process, options); why.has_value()) {
@@ -119,22 +120,23 @@ Decision DecideByTimes(const CollectiveSpec& spec, bool in_one_process, const Op
       return;
     }
     times += std::string(InfoOf(one.first).name) + " " + FormatTime(one.second.us) + ", ";
-    if (!best.has_value() || one.second.us < best->second.us) best = one;
+    if (fastest.empty() || one.second.us < fastest[0].second.us) fastest.assign(1, one);
   };
   consider({Way::kNvshmem, estimate->nvshmem});
   for (const auto& one : estimate->ways) consider(one);
   std::string reason = place + "; " + Place(spec) + times + "DEFAULT " + FormatTime(estimate->on_default.us) +
                        " measured (" + DescribeSource(spec, wanted, *estimate) + ")";
-  const Faster faster = best.has_value() ? Compare(best->second, estimate->on_default) : Faster::kDefault;
+  const Faster faster = fastest.empty() ? Faster::kDefault : Compare(fastest[0].second, estimate->on_default);
   if (faster == Faster::kNeither) {
-    reason += ", which may be " + FormatInterval(best->second) + " and " + FormatInterval(estimate->on_default);
+    reason += ", which may be " + FormatInterval(fastest[0].second) + " and " + FormatInterval(estimate->on_default);
   }
   reason += not_taken;
   if (faster != Faster::kNvshmem) {
     return {Backend::kDefault, faster == Faster::kNeither ? "tuned-tie" : "tuned", reason};
   }
-  Decision decision = {best->first == Way::kNvshmem ? Backend::kNvshmem : Backend::kDefault, "tuned", reason};
-  if (decision.backend == Backend::kDefault) decision.way = best->first;
+  const Way way = fastest.front().first;
+  Decision decision = {way == Way::kNvshmem ? Backend::kNvshmem : Backend::kDefault, "tuned", reason};
+  if (decision.backend == Backend::kDefault) decision.way = way;
   return decision;
 }
 

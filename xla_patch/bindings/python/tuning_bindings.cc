@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -158,6 +159,7 @@ void BindTuning(nb::module_& m) {
       "ways",
       [] {
         std::vector<std::pair<std::string, std::string>> ways;
+        ways.reserve(std::size(kWays));
         for (const WayInfo& info : kWays) ways.emplace_back(info.word, info.name);
         return ways;
       },
