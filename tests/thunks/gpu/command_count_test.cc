@@ -77,7 +77,7 @@ TEST_CASE("A small permute is one command in line and five in a pair, whatever a
 }
 
 TEST_CASE(
-    "By copies a pair of one chunk is twelve commands, and one of many chunks four for each; one call is a kernel") {
+    "By copies a pair of one chunk is twelve commands, and one of many chunks five for each; one call is a kernel") {
   for (const int n_pes : {2, 4, 8}) {
     CAPTURE(n_pes);
     for (const size_t bytes : {size_t{4} << 10, size_t{1} << 20}) {
@@ -88,8 +88,8 @@ TEST_CASE(
     }
     const Commands commands = CommandsOfPermute(n_pes, size_t{64} << 20);  // 16 chunks
     CHECK(commands.in_line == 1);
-    CHECK(commands.least_of_pair == 71);
-    CHECK(commands.most_of_pair == 72);
+    CHECK(commands.least_of_pair == 78);
+    CHECK(commands.most_of_pair == 81);
   }
 }
 
@@ -100,8 +100,8 @@ TEST_CASE("Copied signals take one command more each, credits two") {
     CHECK(one.least_of_pair == 12);
     CHECK(one.most_of_pair == 14);
     const Commands many = CommandsOfPermute(n_pes, size_t{64} << 20, GpuPermute::kAuto, gpu::Signals::kCopies);
-    CHECK(many.least_of_pair == 101);
-    CHECK(many.most_of_pair == 104);
+    CHECK(many.least_of_pair == 107);
+    CHECK(many.most_of_pair == 111);
   }
 }
 

@@ -51,8 +51,12 @@ std::vector<CudaStream> EnqueuePermute(PairRings& rings, const PermuteArguments&
     if (peers.target >= 0) {
       BatchedStream& puts = in_place ? receives : sends[rings.SendStream(peers.target)];
       rings.EnqueueMessage(peers.target, permute.tag, operands, pieces, puts);
-      // For the stream's next chunk, with this one's signal: a batch of its own is saved.
-      if (i + kSendStreams < chunks.size()) rings.EnqueueCreditWait(peers.target, kSendStreams - 1, puts);
+      // For the stream's next chunk, with this one's signal: a batch of its own is saved. Other PEs may wait for the
+      // credit of the chunk before this one as they give theirs.
+      if (i + kSendStreams < chunks.size()) {
+        if (!in_place) receives.Flush();
+        rings.EnqueueCreditWait(peers.target, kSendStreams - 1, puts);
+      }
       if (!in_place) puts.Flush();  // before the wait below: streams may share a hardware queue
     }
     const char* arrived = peers.source >= 0 ? rings.EnqueueArrival(peers.source, permute.tag, receives) : nullptr;
