@@ -27,7 +27,7 @@ demo: install
 quick: install
 	$(PYTEST_2) $(PYTHON_TESTS) -m "not slow and not form"
 
-# The tests that every change must pass: one form of each behaviour, in 10 to 11 minutes on two cores. C++ tests sleep,
+# The tests that every change must pass: one form of each behaviour, in nine to ten minutes on two cores. C++ tests sleep,
 # so they run beside all others; jobs and training begin when Python's tests have ended.
 test: install
 	$(MAKE) --no-print-directory --jobs=4 --output-sync JOBS_AFTER=test-python test-cpp test-jobs test-training
