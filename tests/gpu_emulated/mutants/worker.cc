@@ -133,6 +133,23 @@ class Run {
     Compare(started);
   }
 
+  // Small messages to a PE that is late. The sender waits for nobody, so it comes to use a slot again.
+  void OneWay() {
+    std::vector<Transfer> started;
+    if (me == 1) usleep(50000);
+    for (int i = 0; i < 6; ++i) {
+      const int round = 200 + i;
+      started.push_back(Make(100, round, Kind::kChain));
+      WriteOperand(started.back());
+      Check(transfers_.StartPermute({static_cast<uint64_t>(round), 1}, Permute(started.back()), stream_));
+    }
+    for (const Transfer& transfer : started) {
+      Check(transfers_.Finish({static_cast<uint64_t>(transfer.round), 1}, "op", stream_));
+      ReadResult(transfer);
+    }
+    Compare(started);
+  }
+
   // Permutes of many and of one chunk, a sum and two exchanges in a CUDA graph that is launched again and again on
   // other operands, with a permute of the stream itself behind each launch.
   void Graph() {
@@ -365,6 +382,7 @@ int main(int, char** arguments) {
   StartRuntime(std::chrono::seconds(atoi(arguments[4])));
   const xla_shmem::gpu::ScopedContext context(TheGpu().device());
   Run run(static_cast<unsigned>(atoi(arguments[3])));
+  run.OneWay();
   run.ManyInFlight();
   run.Graph();
   // No PE may go while the other still puts to it.
