@@ -27,6 +27,9 @@ if [ "$sanitizers" = assertions ]; then
 fi
 # clang compiles these two in half the time of g++.
 [ "$sanitizers" != address,undefined ] || compiler=$(scripts/find_clang.sh "$sanitizers")
+# For another compiler CMake begins anew and forgets all other settings, so that no test is built and old ones run.
+cached=$(sed -n 's/^CMAKE_CXX_COMPILER:[^=]*=//p' "$build/CMakeCache.txt" 2>/dev/null || true)
+[ "$cached" = "${compiler:-$cached}" ] || rm -rf "$build"
 cmake -S . -B "$build" -G Ninja -DXLA_SHMEM_BUILD_MODULE=OFF -DXLA_SHMEM_BUILD_TESTS=ON \
   -DXLA_SHMEM_COMPILE_TOGETHER=ON ${compiler:+-DCMAKE_CXX_COMPILER="$compiler"} "${flags[@]}" \
   -DXLA_SHMEM_WARNINGS_AS_ERRORS="${WARNINGS_AS_ERRORS:-OFF}" -DDOCTEST_INCLUDE_DIR="$doctest" >/dev/null
