@@ -19,7 +19,7 @@ _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
     "another threshold": (
         1,
         {"CHANGED": '{"threshold": 4096}'},
-        "threshold=4096 ops=default backends=default nvlink_domain=auto hierarchical=auto heap_size=524288 gpu_heap=auto",
+        "threshold=4096 ops=default backends=default nvlink_domain=auto hierarchical=auto heap_size=524288",
         [1, 1],
     ),
     "another heap": (
