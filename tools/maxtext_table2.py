@@ -101,7 +101,8 @@ def compile_here(row_keys: Sequence[str], count: int, module: Path) -> CompiledS
     Args:
       row_keys: MaxText's keys.
       count: number of GPUs.
-      module: file for the scheduled module that the pass received.
+      module: file for the scheduled module that the pass received. Beside it the serialised executable is written,
+        train_step.executable.
     """
     from maxtext.layers.attention_op import AttentionOp
     from maxtext.trainers.pre_train import train_compile
@@ -134,21 +135,26 @@ def compile_here(row_keys: Sequence[str], count: int, module: Path) -> CompiledS
     base = f"{package.submodule_search_locations[0]}/configs/base.yml"
     with tempfile.TemporaryDirectory() as folder:
         train_compile.main([train_compile.__name__, base, *row_keys, f"base_output_directory={folder}"])
+    (module.parent / "train_step.executable").write_bytes(compiled[0].runtime_executable().serialize())
     return compiled_step(compiled[0], records, seconds[0])
 
 
-def compile_row(row_keys: Sequence[str], count: int, wheels: Path, module: Path) -> CompiledStep:
-    """As `compile_here`, in a process of its own with the plugin on.
+def compile_row(
+    row_keys: Sequence[str], count: int, wheels: Path, module: Path, flags: Sequence[str] = (f"{FLAG}=true",)
+) -> CompiledStep:
+    """As `compile_here`, in a process of its own.
 
     Args:
+      row_keys, count, module: as there.
       wheels: folder of the CUDA plugin's wheels.
+      flags: of XLA; by default the plugin is on.
 
     Raises:
       CompileError: the compilation failed; the message has the end of the process's output.
     """
     report = module.with_suffix(".json")
     command = [sys.executable, __file__, "--compile", str(count), str(module), str(report), *row_keys]
-    environment = compile_environment(wheels.resolve(), [f"{FLAG}=true"])
+    environment = compile_environment(wheels.resolve(), flags)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode or not report.exists():
         raise CompileError(f"the compilation ended with exit code {done.returncode}:\n{done.stderr[-3000:]}")

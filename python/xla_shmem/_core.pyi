@@ -372,15 +372,37 @@ class TuningTable:
         """Number of rows."""
 
     def faster(
-        self, op: str, dtype: str, group_size: int, bytes: int, domains: int = 1
-    ) -> Literal["NVSHMEM", "HIERARCHICAL", "DEFAULT", "neither"] | None:
-        """Returns the faster backend for a collective whose result has ``bytes`` bytes.
+        self,
+        op: str,
+        dtype: str,
+        group_size: int,
+        bytes: int,
+        domains: int = 1,
+        *,
+        settable: Sequence[str] = [],
+        in_one_process: bool = False,
+    ) -> str | None:
+        """Returns what the rules choose for a collective whose result has ``bytes`` bytes.
 
-        Returns ``"neither"`` if one median lies in the interval of the other, and None if the op was not measured.
+        ``"NVSHMEM"``, ``"HIERARCHICAL"`` or ``"DEFAULT"``; the name of a way, as :func:`ways` has it; ``"neither"`` if
+        one median lies in the interval of the other; None if the op was not measured.
 
         Args:
           domains: NVLink domains that a group spans. For more than one, a divided collective is compared with a whole
             one.
+          settable: words of the ways that the pass can choose besides ``nvshmem``. Where XLA may take a kernel of its
+            own for the op, it counts as taken.
+          in_one_process: whether all devices of a group are in one process.
+
+        Raises:
+          ValueError: the op, the dtype or a word is unknown.
+        """
+
+    def times(self, op: str, dtype: str, group_size: int, bytes: int) -> dict[str, float] | None:
+        """Returns the medians in µs of a collective in one NVLink domain; None if the op was not measured.
+
+        By ``"NVSHMEM"``, ``"DEFAULT"`` if that runs it, and the names of ways. Sizes that were not measured are
+        interpolated (docs/bench.md).
 
         Raises:
           ValueError: the op or the dtype is unknown.

@@ -7,16 +7,14 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import jax
 import pytest
+from compared_ways import compared_ways
 from compiler_runs import FLAG, HERE, WHEELS, Compiler
-from executable_thunks import CollectiveThunk, collective_thunks
 from fused_programs import release_fuses
 
 from gpu_compile.environment import compile_environment
-from xla_shmem.inspect.modules import read_inspected
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -50,27 +48,6 @@ EXPECTED = {
 }
 
 
-def _way(thunk: CollectiveThunk) -> str:
-    """What a thunk does first. It takes NCCL instead if a group is not in one process."""
-    if thunk.op == "collective kernel":
-        return "kernel"
-    if thunk.one_shot:
-        return "one-shot kernel"
-    if thunk.mode == "symmetric":
-        return "one-sided"
-    if thunk.mode == "peer" or thunk.copies:
-        return "peer copies"
-    if not thunk.space:
-        return "NCCL"  # without windows, whatever its config says
-    return "NCCL symmetric" if thunk.windows else "NCCL registered"
-
-
-def _said(record: dict[str, Any]) -> tuple[str, str]:
-    if record["kernel"]:
-        return "collective kernel", "kernel"
-    return record["op"], record["way"]
-
-
 def _compare(folder: Path, flags: list[str], *what: str) -> dict[str, Counter[str]]:
     """Returns how many collectives of each program run in each way."""
     dumps = [f"--xla_dump_to={folder}", "--xla_dump_hlo_as_text", "--xla_dump_hlo_as_proto"]
@@ -80,16 +57,7 @@ def _compare(folder: Path, flags: list[str], *what: str) -> dict[str, Counter[st
         check=True,
         timeout=350,
     )
-    ways: dict[str, Counter[str]] = {}
-    modules = {module.input.name: module for module in read_inspected(str(folder), lambda record: True)}
-    for file in folder.glob("*.executable"):
-        records = [dict(record) for record in modules[f"jit_{file.stem}"].records]
-        # These have no thunk of a collective.
-        said = Counter(_said(record) for record in records if record["way"] not in ("copy", "NVSHMEM"))
-        thunks = collective_thunks(file.read_bytes())
-        assert said == Counter((thunk.op, _way(thunk)) for thunk in thunks), file.stem
-        ways[file.stem] = Counter(_said(record)[1] for record in records)
-    return ways
+    return compared_ways(folder)
 
 
 @pytest.mark.parametrize("key", EXPECTED)

@@ -5,6 +5,7 @@
 // --replay: each seed twice, whose traces must be equal. --pes: one large job instead.
 #include <poll.h>
 #include <sys/personality.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,7 +50,10 @@ bool RunSeed(const Arguments& arguments, uint64_t seed, Report* report) {
   fflush(nullptr);
   const pid_t child = fork();
   if (child == 0) {
-    alarm(600);  // real seconds: a run that never reaches a point
+    // A run that never reaches a point ends, by its own processor time or asleep.
+    const rlimit processor_seconds = {60, 60};
+    setrlimit(RLIMIT_CPU, &processor_seconds);
+    alarm(600);
     Plan plan = PlanOf(arguments, seed);
     plan.verbose = arguments.verbose;
     plan.record_directory = records.path();

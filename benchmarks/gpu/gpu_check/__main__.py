@@ -38,6 +38,7 @@ class Check:
         self._say = say
         self.report = Report(datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), _commit())
         out.mkdir(parents=True, exist_ok=True)
+        os.environ[records.OUT] = str(out)  # for all sections
         shutil.rmtree(self._logs, ignore_errors=True)
         self._logs.mkdir(parents=True)
         (out / "output.log").write_text("")

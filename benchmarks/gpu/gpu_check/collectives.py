@@ -3,7 +3,8 @@
     python -m gpu_check.collectives --gpus=G --compare=transports|recording
 
 Every variant is a job of its own, and they take turns at each collective and size. One that fails is left out from
-there on. `transports` compares SHMEM with NCCL and XLA's own kernels, `recording` with SHMEM that records.
+there on. `transports` compares SHMEM with all ways that XLA has, `recording` with SHMEM that records. Where NCCL was
+measured too, `transports` leaves a tuning table beside the report.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from xla_shmem.bench.measure import measure
 from xla_shmem.bench.plan import Plan
 from xla_shmem.bench.results import Row
 from xla_shmem.gpu.chosen_gpus import read_gpus
+from xla_shmem.machine import describe_machine
+from xla_shmem.options import fingerprint, resolve, tuning_table
+from xla_shmem.tune.measuring import tuned_row
 
 #: Bytes of the larger buffer of a PE, in the order of measuring. Each size has all collectives.
 _SIZES = (1 << 18, 1 << 14, 1 << 22, 1 << 26)
@@ -130,6 +134,18 @@ def record(table: str, plan: Plan, row: Row) -> None:
         records.measured_row(table, found, op=cell.op, bytes=cell.bytes, by=name, PEs=plan.processes, **shared)
 
 
+def save_table(base: Plan, rows: Sequence[tuning_table.TunedRow]) -> None:
+    """Writes the rows with NCCL's time as a table for profile `tuned`, beside the report."""
+    if not rows or not (folder := os.environ.get(records.OUT)):
+        records.left_out("tuning table", "NCCL was not measured" if not rows else "there is no folder for it")
+        return
+    facts = {**describe_machine(), "plan": dataclasses.asdict(base)}
+    measured_on = fingerprint.fingerprint(vars(resolve(overrides={"profile": "domain"})), "gpu")
+    path = Path(folder, "tuning.json")
+    tuning_table.save(path, tuning_table.Table("gpu", measured_on, facts, tuple(rows)), complete=True)
+    records.fact("tuning table", f"{path.name}: {len(rows)} rows, for `xla-shmem tune --show --tuning FILE`")
+
+
 def main() -> None:
     """Measures."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -147,11 +163,16 @@ def main() -> None:
         jobs.START_WITHIN = jobs.ANSWER_WITHIN = _PATIENCE_S
     rivals = chosen_variants(base, recording)
     table = "Cost of recording" if recording else "Collectives in JAX"
+    tuned: list[tuning_table.TunedRow] = []
     try:
         for row in measured(plans(base, recording), rivals):
             record(table, base, row)
+            if (one := tuned_row(row.times, row.records)) is not None and one.default is not None:
+                tuned.append(one)
     finally:
         _TRACE.unlink(missing_ok=True)
+    if not recording:
+        save_table(base, tuned)
 
 
 if __name__ == "__main__":

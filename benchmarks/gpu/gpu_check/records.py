@@ -18,6 +18,9 @@ VARIABLE = "GPU_CHECK_RECORDS"
 EMULATED = "GPU_CHECK_EMULATED"
 NOT_MEASURED = "emulated: not measured"
 
+#: Folder of the report, for files that belong to it.
+OUT = "GPU_CHECK_OUT"
+
 Record = dict[str, Any]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,7 +18,15 @@ from xla_shmem.predict.constants import read_constants
 from xla_shmem.predict.forecast import forecast
 from xla_shmem.predict.module_program import program_of_module
 from xla_shmem.predict.printed_forecasts import print_json, print_tables
+from xla_shmem.predict.program import Backend
 from xla_shmem.predict.walk import Machine
+from xla_shmem.runtime.gpu_flags import chosen_flags, with_flags
+
+if TYPE_CHECKING:
+    from xla_shmem import _core
+
+#: Several, of one device each.
+_PROCESSES = 2
 
 
 @click.command("predict")
@@ -39,6 +50,13 @@ from xla_shmem.predict.walk import Machine
     is_flag=True,
     help="Assume --xla_gpu_collective_permute_connected_components for NCCL: small communicators for permutes.",
 )
+@click.option(
+    "--tuning",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Table of `xla-shmem tune` on such GPUs: its times count, and profile tuned decides by it.  "
+    "[default: with XLA_SHMEM_PROFILE=tuned its table]",
+)
 @click.option("--fp8-peak", is_flag=True, help="Assume that the matmuls are in FP8.")
 @json_option
 def predict_command(
@@ -46,6 +64,7 @@ def predict_command(
     cluster: str,
     fused_attention: bool,
     connected_components: bool,
+    tuning: Path | None,
     fp8_peak: bool,
     as_json: bool,
 ) -> None:
@@ -62,15 +81,24 @@ def predict_command(
       XLA_FLAGS=--xla_dump_to=/tmp/dump python train.py
       xla-shmem predict /tmp/dump --cluster h100-sxm
       xla-shmem predict /tmp/dump --cluster my-cluster.toml --json
+      xla-shmem predict /tmp/dump --cluster h100-sxm --tuning ~/.config/xla-shmem/tuning.json
     """
     if not paths:
         raise click.UsageError(
             "Missing PATH, a compiled GPU program: name a folder that a job wrote with XLA_FLAGS=--xla_dump_to=FOLDER."
         )
     place = read_cluster(cluster)
-    machine = Machine(place, read_constants(), fp8_peak, fused_attention, connected_components)
+    options = resolve(overrides={"profile": "tuned", "tuning": tuning} if tuning else {}, any_machine=True)
+    measured: dict[Backend, _core.TuningTable] = {}
+    if table := options.tuning:
+        if table.platform != "gpu":
+            raise PredictError(f"{tuning or 'The tuning table'} has times of CPUs, and predict is for GPUs.")
+        with_ways = with_flags(chosen_flags(options, _PROCESSES, {}), table)
+        options = dataclasses.replace(options, tuning=with_ways)
+        measured = {"DEFAULT": table.core("gpu"), "NVSHMEM": with_ways.core("gpu")}
+    machine = Machine(place, read_constants(), fp8_peak, fused_attention, connected_components, measured)
     forecasts = [
-        forecast(f"{module.name} ({module.source})", program_of_module(module, place, resolve()), machine)
+        forecast(f"{module.name} ({module.source})", program_of_module(module, place, options), machine)
         for path in paths
         for module in _with_collectives(path)
     ]

@@ -113,12 +113,13 @@ def _show(path: Path, as_json: bool) -> None:
     from xla_shmem.tune import printed_rows
 
     # Read as the profile reads it, except that tables of other machines are accepted.
-    table = resolve(overrides={"profile": "tuned", "tuning": path}, any_machine=True).tuning
-    assert table is not None
+    options = resolve(overrides={"profile": "tuned", "tuning": path}, any_machine=True)
+    assert options.tuning is not None
     if as_json:
-        click.echo(tables.as_json(table, complete=True), nl=False)
+        click.echo(tables.as_json(options.tuning, complete=True), nl=False)
     else:
-        click.echo("\n".join([printed_rows.measured_line(table), *printed_rows.crossover_lines(table)]))
+        decided = printed_rows.decided_lines(options, os.environ)
+        click.echo("\n".join([printed_rows.measured_line(options.tuning), *decided]))
 
 
 def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
@@ -168,7 +169,8 @@ def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
     if as_json:
         click.echo(tables.as_json(table(), complete=True), nl=False)
     named = "" if path == tables.default_path(os.environ) else f" XLA_SHMEM_TUNING={path}"
-    say("\n".join([*printed_rows.crossover_lines(table()), f"# written; to use it: XLA_SHMEM_PROFILE=tuned{named}"]))
+    decided = printed_rows.decided_lines(dataclasses.replace(resolve(), tuning=table()), os.environ)
+    say("\n".join([*decided, f"# written; to use it: XLA_SHMEM_PROFILE=tuned{named}"]))
 
 
 def _verify(every: Sequence[Plan], path: Path, output: Path | None, as_json: bool) -> None:
@@ -179,13 +181,13 @@ def _verify(every: Sequence[Plan], path: Path, output: Path | None, as_json: boo
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
     form = verify.columns(sys.stderr if as_json else sys.stdout)
     # Ranks of a launcher have hosts of their own.
-    table = resolve(overrides={"profile": "tuned", "tuning": path}, any_machine=bool(every[0].launcher)).tuning
-    assert table is not None
+    options = resolve(overrides={"profile": "tuned", "tuning": path}, any_machine=bool(every[0].launcher))
+    assert options.tuning is not None
     facts = machine.describe_machine()
     comparisons: list[verify.Comparison] = []
-    say("\n".join([printed_rows.measured_line(table), *(f"# {plan}" for plan in every), form.heading()]))
+    say("\n".join([printed_rows.measured_line(options.tuning), *(f"# {plan}" for plan in every), form.heading()]))
     try:
-        for comparison in verify.compare(every, path, table):
+        for comparison in verify.compare(every, path, options):
             comparisons.append(comparison)
             say(comparison.line(form))
     finally:

@@ -47,10 +47,7 @@ def program_of_module(module: HloInput, cluster: Cluster, options: Options) -> P
             topology,
             transport,
             lowering="none",
-            profile=options.profile,
-            threshold=options.threshold,
-            ops=options.ops,
-            hierarchical=options.hierarchical,
+            **options.rules("gpu"),
         )
         schedules = _core.schedule(module.proto)
     except ValueError as error:
@@ -65,6 +62,8 @@ def program_of_module(module: HloInput, cluster: Cluster, options: Options) -> P
             bytes=each["decided"]["bytes"],
             group=each["decided"]["group_size"],
             lowered=each["decided"]["lowered"],
+            dtype=each["decided"]["dtype"].split(",")[0],  # tables have the first of several
+            way=each["decided"]["chosen_way"] or "",
             domain_size=_domain_size(each, domain_of),
         )
         for each in explanations

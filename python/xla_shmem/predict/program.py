@@ -27,6 +27,8 @@ class Collective:
       group: devices of the largest group.
       lowered: backend that the pass assigns.
       domain_size: devices of a group in one NVLink domain: `group` if no group crosses domains, else the fewest.
+      dtype: HLO's name of the element type, of several the first.
+      way: on DEFAULT, the way that the pass makes XLA take; "" for XLA's choice.
     """
 
     op: str
@@ -34,6 +36,8 @@ class Collective:
     group: int
     lowered: Choice
     domain_size: int
+    dtype: str = "f32"
+    way: str = ""
 
     @property
     def in_domain(self) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from xla_shmem import _core
 from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.constants import Constants
-from xla_shmem.predict.program import Choice, Collective
+from xla_shmem.predict.program import Backend, Choice, Collective
 
 #: Minimum of channels to a peer over the network, and GB/s per channel: src/graph/paths.cc of NCCL 2.30.
 _NETWORK_SMS, _NETWORK_CHANNEL_GB_PER_S = 2, 14
@@ -75,6 +75,23 @@ def transfer(collective: Collective, by: Choice, cluster: Cluster, constants: Co
         return _across(collective, cluster, constants)
     on_nvshmem, on_nccl = _within(collective, cluster, constants, ranks)
     return on_nvshmem if by == "NVSHMEM" else on_nccl
+
+
+def measured_transfer(collective: Collective, backend: Backend, cost: Transfer, table: _core.TuningTable) -> Transfer:
+    """The cost with the time that a table has for it: beyond an NVLink domain, or without a row of the op, as it is.
+
+    Args:
+      collective: the collective.
+      backend: `NVSHMEM` for the decisions of the pass, `DEFAULT` for XLA's choice of all.
+      cost: by the model; its link and SMs hold for the measured time too.
+      table: measured times.
+    """
+    group = max(collective.group, 2) if collective.op == "collective-permute" else collective.group
+    times = None
+    if collective.in_domain and group > 1:
+        times = table.times(collective.op, collective.dtype, group, collective.bytes)
+    by = (collective.way or collective.lowered) if backend == "NVSHMEM" else "DEFAULT"
+    return cost if times is None or by not in times else dataclasses.replace(cost, seconds=times[by] * 1e-6)
 
 
 def _within(collective: Collective, cluster: Cluster, constants: Constants, ranks: int) -> tuple[Transfer, Transfer]:

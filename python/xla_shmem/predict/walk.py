@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
+from xla_shmem import _core
 from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.constants import Constants
 from xla_shmem.predict.program import Backend, Choice, Program, Step
 from xla_shmem.predict.streams import Streams, Times
-from xla_shmem.predict.transfers import Transfer, transfer
+from xla_shmem.predict.transfers import Transfer, measured_transfer, transfer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +25,8 @@ class Machine:
         as one fused kernel that keeps its scores on chip (cuDNN, FlashAttention) instead of as XLA compiled it.
       connected_components: whether NCCL's communicator for a permute has only the devices that the permute connects,
         as with `--xla_gpu_collective_permute_connected_components`, instead of all devices of the module.
+      measured: for each backend the times of collectives in one NVLink domain that count instead of the cost model's
+        if the op is there; for NVSHMEM with the flags of XLA that the table chooses.
     """
 
     cluster: Cluster
@@ -30,6 +34,7 @@ class Machine:
     fp8: bool = False
     fused_attention: bool = True
     connected_components: bool = False
+    measured: Mapping[Backend, _core.TuningTable] = dataclasses.field(default_factory=dict)
 
     @property
     def peak(self) -> float:
@@ -61,6 +66,8 @@ class _Walk:
             by: Choice = collective.lowered if backend == "NVSHMEM" else "DEFAULT"
             ranks = collective.group if machine.connected_components else program.devices
             cost = transfer(collective, by, machine.cluster, machine.constants, ranks)
+            if backend in machine.measured:
+                cost = measured_transfer(collective, backend, cost, machine.measured[backend])
             # What a divided collective does within a domain waits for NCCL's part.
             self._carried[name] = ("NVSHMEM" if by == "NVSHMEM" else "DEFAULT", cost)
         self._alone: dict[str, Times] = {}

@@ -120,6 +120,17 @@ def _why_refused(op: str, way: str, processes: int, nccl: tuple[int, ...]) -> st
     return ""
 
 
+def chosen_flags(options: Options, processes: int, environ: Mapping[str, str]) -> list[Choice]:
+    """Returns what `set_flags` would set here, and what it refuses; nothing without a table of GPUs."""
+    table = options.tuning
+    if table is None or table.platform != "gpu":
+        return []
+    backends = [word for word, _ in _core.ways()] if options.backends == "default" else options.backends.split(",")
+    wheel = next(filter(None, (distribution_version(f"nvidia-nccl-cu{cuda}") for cuda in (13, 12))), None)
+    choices = choose(table, backends, processes, release(wheel))
+    return [_checked(choice, environ) for choice in choices]
+
+
 def with_flags(choices: Sequence[Choice], table: Table) -> Table:
     """Returns the table for the pass: where a flag chooses a way, that is what XLA chooses."""
     by_op = {choice.op: choice for choice in choices if not choice.refused}
@@ -150,10 +161,7 @@ def set_flags(options: Options, processes: int, environ: MutableMapping[str, str
     table = options.tuning
     if table is None or table.platform != "gpu":
         return options
-    backends = [word for word, _ in _core.ways()] if options.backends == "default" else options.backends.split(",")
-    wheel = next(filter(None, (distribution_version(f"nvidia-nccl-cu{cuda}") for cuda in (13, 12))), None)
-    choices = choose(table, backends, processes, release(wheel))
-    choices = [_checked(choice, environ) for choice in choices]
+    choices = chosen_flags(options, processes, environ)
     for choice in choices:
         if says:
             logger.warning("xla_shmem: %s", choice.sentence())

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TextIO
 
 from xla_shmem.bench.results import Row
 from xla_shmem.bench.text_columns import TextColumns, columns_for
+from xla_shmem.options import Options
 from xla_shmem.options.tuning_table import Measured, Table, TunedRow
 from xla_shmem.quantities import format_bytes
+from xla_shmem.runtime.gpu_flags import chosen_flags, with_flags
 from xla_shmem.tune.crossovers import Curve, curves
 
 _TIMES = {"NVSHMEM (µs)": 33, "DEFAULT (µs)": 33}
 _MEDIANS = {"NVSHMEM": 10, "DEFAULT": 10}
+#: A table that does not say how many processes measured it is for jobs of several.
+_SEVERAL = 2
 _CELL = {"type": 5, "group": 5, "hosts": 5, "bytes": 10}
 
 
@@ -46,10 +50,23 @@ def left_out(row: Row) -> str:
     return f"# {cell.op} of {cell.bytes} B ({cell.dtype}): {reason}"
 
 
-def crossover_lines(table: Table) -> Iterator[str]:
-    """Yields a line for each op, type, group size and number of hosts: the choice of the table at each size."""
+def decided_lines(options: Options, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yields what the table decides in a job of as many processes as measured it.
+
+    First the flags that are set for all collectives of an op, or are not and why; then a line for each op, type, group
+    size and number of hosts: the choice at each size.
+
+    Args:
+      options: profile `tuned` with its table.
+      environ: of the job.
+    """
+    table = options.tuning
+    assert table is not None
+    processes = int(table.measured.get("plan", {}).get("processes", _SEVERAL))
+    flags = chosen_flags(options, processes, environ)
+    yield from (f"# {choice.sentence()}" for choice in flags)
     yield "# faster backend by bytes of the result; DEFAULT if the difference is not significant"
-    for curve in curves(table):
+    for curve in curves(with_flags(flags, table)):
         hosts = f" over {curve.domains} hosts" if curve.domains > 1 else ""
         yield f"  {curve.op:<20} {curve.dtype:>5}, groups of {curve.group}{hosts}: {_choices(curve)}"
 

@@ -12,6 +12,7 @@ import os
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, TextIO
 
 from xla_shmem.bench import jobs, measure
@@ -19,8 +20,9 @@ from xla_shmem.bench.plan import Plan
 from xla_shmem.bench.results import Row
 from xla_shmem.bench.text_columns import TextColumns, columns_for
 from xla_shmem.errors import BenchError
-from xla_shmem.options import fingerprint
+from xla_shmem.options import Options, fingerprint
 from xla_shmem.options.tuning_table import Measured, Table, TunedRow
+from xla_shmem.runtime.gpu_flags import Choice, chosen_flags
 from xla_shmem.tune.measuring import fingerprint_of_ranks
 
 #: `same`: tuned chose the backend of the faster one of stock and upstream. Otherwise its own choice is `faster`, `even`
@@ -34,7 +36,7 @@ class Comparison:
 
     Attributes:
       stock_us, upstream_us: None if the variant cannot run the op.
-      backend: choice of `tuned`.
+      backend: choice of `tuned`: a backend, or a way of the default one.
       ratio: median of `tuned` divided by the median of the faster of the others.
     """
 
@@ -65,13 +67,13 @@ def columns(stream: TextIO) -> TextColumns:
     return columns_for(stream, TextColumns(full), TextColumns(narrow))
 
 
-def compare(every: Sequence[Plan], path: Path, table: Table) -> Iterator[Comparison]:
+def compare(every: Sequence[Plan], path: Path, options: Options) -> Iterator[Comparison]:
     """Yields each row of the plans as it is measured.
 
     Args:
       every: plans that differ in groups and element types only.
       path: of the table; a file of the hosts on which the ranks run.
-      table: its content.
+      options: profile `tuned` with the table.
 
     Raises:
       BenchError: `tuned` did not run a collective, or the ranks' hosts are not those of the table.
@@ -84,7 +86,10 @@ def compare(every: Sequence[Plan], path: Path, table: Table) -> Iterator[Compari
         "upstream": jobs.launched(every[0], {**os.environ, **unset, "XLA_SHMEM_PROFILE": "upstream"}),
         "tuned": jobs.launched(every[0], {**os.environ, **unset, **tuned}),
     }
-    launcher = every[0].launcher
+    launcher, table = every[0].launcher, options.tuning
+    assert table is not None
+    flags = chosen_flags(options, every[0].processes, os.environ)
+    ways = {choice.op: choice for choice in flags if not choice.refused}
     with jobs.connected_jobs(starts, other_hosts=bool(launcher)) as running:
         if launcher and (
             difference := fingerprint.difference(table.fingerprint, fingerprint_of_ranks(running["tuned"]))
@@ -93,11 +98,15 @@ def compare(every: Sequence[Plan], path: Path, table: Table) -> Iterator[Compari
         variants = {"stock": running["upstream"], "upstream": running["upstream"], "tuned": running["tuned"]}
         for plan in every:
             for row in measure.measure(plan, variants):
-                yield judge(row)
+                yield judge(row, ways)
 
 
-def judge(row: Row) -> Comparison:
+def judge(row: Row, flags: Mapping[str, Choice] = MappingProxyType({})) -> Comparison:
     """Returns the comparison for a row with the variants `stock`, `upstream` and `tuned`.
+
+    Args:
+      row: as measured.
+      flags: by op, what the job of `tuned` chose by flags of XLA.
 
     Raises:
       BenchError: `tuned` did not run the collective.
@@ -107,7 +116,7 @@ def judge(row: Row) -> Comparison:
     medians = {name: times.median for name, times in row.times.items() if times.us}
     rivals = {name: us for name, us in medians.items() if name != "tuned"}
     better = min(rivals, key=rivals.__getitem__, default="tuned")
-    chosen = {name: _backend(row.records[name]) for name in medians}
+    chosen = {name: _choice(row.records[name], flags if name == "tuned" else {}) for name in medians}
     return Comparison(
         op=row.cell.op,
         dtype=row.cell.dtype,
@@ -122,21 +131,24 @@ def judge(row: Row) -> Comparison:
     )
 
 
-def _backend(record: Mapping[str, Any]) -> str:
-    return "HIERARCHICAL" if record["num_domains"] else str(record["lowered"])
+def _choice(record: Mapping[str, Any], flags: Mapping[str, Choice]) -> str:
+    """The backend, or the way that the pass or a flag has chosen for the default backend."""
+    if record["num_domains"]:
+        return "HIERARCHICAL"
+    if record.get("chosen_way"):
+        return str(record["chosen_way"])
+    flag = flags.get(record["op"])
+    if record["lowered"] == "DEFAULT" and flag is not None and record["bytes"] <= (flag.most or record["bytes"]):
+        return flag.way
+    return str(record["lowered"])
 
 
 def _own_choice(row: Row, better: str) -> Verdict:
-    record = row.records["tuned"]
-    is_ours = _backend(record) != "DEFAULT"
-    on_shmem = "tuned" if is_ours else better
-    on_default = better if on_shmem == "tuned" else "tuned"
-    times = (Measured.of(row.times[on_shmem].us), Measured.of(row.times[on_default].us))
-    line = TunedRow(record["op"], row.cell.dtype, row.cell.group, row.cell.bytes, *times)
+    """Compares as the pass does, which may say "neither"; which of the two is on SHMEM does not matter to it."""
+    times = (Measured.of(row.times["tuned"].us), Measured.of(row.times[better].us))
+    line = TunedRow(row.records["tuned"]["op"], row.cell.dtype, row.cell.group, row.cell.bytes, *times)
     faster = Table("cpu", {}, {}, (line,)).core("cpu").faster(line.op, line.dtype, line.group, line.bytes)
-    if faster == "neither":
-        return "even"
-    return "faster" if (faster == "NVSHMEM") == is_ours else "slower"
+    return "even" if faster == "neither" else "faster" if faster == "NVSHMEM" else "slower"
 
 
 def summary(comparisons: Sequence[Comparison]) -> list[str]:

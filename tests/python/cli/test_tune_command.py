@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from terminals import Terminal
-from tuning_tables import here, row, written
+from tuning_tables import here, row, times, written
 
+from xla_shmem import _core, gpu_ways
 from xla_shmem.bench import jobs
 from xla_shmem.bench.plan import Cell, Plan
 from xla_shmem.bench.results import Row, Times
@@ -22,6 +23,7 @@ from xla_shmem.cli.main import main
 from xla_shmem.errors import BenchError
 from xla_shmem.gpu.chosen_gpus import Gpus
 from xla_shmem.options.tuning_table import Measured
+from xla_shmem.runtime import gpu_flags
 from xla_shmem.tune import crossovers, measuring, printed_rows, verify
 
 
@@ -170,6 +172,30 @@ def test_show_prints_what_the_table_decides_also_of_another_machine(tmp_path: Pa
     assert "measured 2026-11-21" in result.stdout
 
 
+def test_show_of_gpus_names_flags_and_ways(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(gpu_ways, "settable", lambda platform: ("nccl", "one-sided"))
+    monkeypatch.setattr(gpu_flags, "known_flags", set)
+    rows = [
+        row("all-reduce", 64, 9.0, 5.0, group=4, ways={"nccl": times(2.0)}),
+        row("all-reduce", 4096, 5.0, 9.0, group=4, ways={"nccl": times(6.0)}),
+        row("all-to-all", 64, 9.0, 8.0, group=4, ways={"peer-copies": times(1.0)}),
+        row("ragged-all-to-all", 64, 9.0, 8.0, group=4, ways={"kernels": times(2.0)}),
+    ]
+    path = written(tmp_path / "t.json", *rows, platform="gpu")
+    result = CliRunner().invoke(main, ["tune", "--show", "--tuning", str(path)])
+    assert result.exit_code == 0, result.output
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    way = "takes 0.25 of the time of XLA's choice, so"
+    assert f"# ragged-all-to-all: kernels {way} {_core.way_flag('kernels', 'ragged-all-to-all')} is set" in lines
+    (refused,) = [line for line in lines if line.startswith("# all-to-all")]
+    assert refused.endswith("=true is not set: XLA copies within a process only")
+    assert [line for line in lines if not line.startswith("#")] == [
+        "all-reduce f32, groups of 4: NCCL from 64 B; NVSHMEM from 2.6 KiB; measured up to 4.0 KiB",
+        "all-to-all f32, groups of 4: DEFAULT from 64 B; measured up to 64 B",
+        "ragged-all-to-all f32, groups of 4: DEFAULT from 64 B; measured up to 64 B",
+    ]
+
+
 def test_show_prints_groups_over_several_hosts_apart(tmp_path: Path) -> None:
     wide = [row("all-reduce", size, 10.0, us, domains=2) for size, us in ((64, 100.0), (4096, 1.0))]
     path = written(tmp_path / "t.json", row("all-reduce", 64, 9.0, 1.0), *wide)
@@ -244,6 +270,28 @@ def test_a_divided_collective_is_a_choice_of_its_own(tuned: float, verdict: str)
     assert (found.backend, found.verdict) == ("HIERARCHICAL", verdict)
     whole = _compared(("DEFAULT", "HIERARCHICAL", "DEFAULT"), stock=[30.0] * 8, upstream=[10.0] * 8, tuned=[30.0] * 8)
     assert (whole.backend, whole.verdict) == ("DEFAULT", "slower")
+
+
+def test_a_way_is_a_choice_of_its_own() -> None:
+    """The pass made XLA take it, or a flag did for results up to a size."""
+    times = {"shmem": Times([9.0] * 8), "stock": Times([10.0] * 8), "upstream": Times([30.0] * 8)}
+    cell = Cell("all-gather", 16, "f32", "", 2, False)
+    stock = {"op": "all-gather", "lowered": "DEFAULT", "num_domains": 0, "bytes": 64, "chosen_way": None}
+    tuned = {**stock, "chosen_way": "one-sided"}
+
+    def judged(us: float, tuned: dict[str, Any], most: int | None = None) -> tuple[str, str]:
+        measured = {**times, "tuned": Times([us] * 8)}
+        del measured["shmem"]
+        records = {"stock": stock, "upstream": stock, "tuned": tuned}
+        flag = gpu_flags.Choice("all-gather", "nccl-symmetric", "--flag", 0.5, most=most)
+        found = verify.judge(Row(cell, measured, records=records), {"all-gather": flag} if most else {})
+        return found.backend, found.verdict
+
+    assert judged(20.0, tuned) == ("one-sided", "slower")
+    assert judged(5.0, tuned) == ("one-sided", "faster")
+    assert judged(20.0, stock) == ("DEFAULT", "same")
+    assert judged(20.0, stock, most=64) == ("nccl-symmetric", "slower")
+    assert judged(20.0, stock, most=63) == ("DEFAULT", "same")
 
 
 def test_an_op_that_only_tuned_can_run_is_no_slower() -> None:

@@ -86,6 +86,34 @@ def test_the_core_compares_divided_and_whole_collectives_apart_from_those_of_one
         here(*(row("all-reduce", 64, 9.0, 2.0, domains=2),) * 2).core("cpu")
 
 
+def test_ways_that_the_pass_can_choose_are_compared_too() -> None:
+    ways = {"one-sided": times(2.0), "nccl": times(3.0), "nccl-symmetric": times(1.0)}
+    gather = row("all-gather", 4096, 4.0, 9.0, ways=ways)
+    core = here(gather, dataclasses.replace(gather, group=4), row("all-reduce", 64, 4.0, 9.0, ways=ways)).core("cpu")
+
+    def faster(op: str, group: int = 4, **where: Any) -> str | None:
+        return core.faster(op, "f32", group, 64, **where)
+
+    assert faster("all-gather") == "NVSHMEM"
+    assert faster("all-gather", settable=["one-sided"], in_one_process=True) == "one-sided"
+    assert faster("all-gather", settable=["one-sided"]) == "NVSHMEM"  # windows between processes
+    assert faster("all-gather", group=2, settable=["one-sided"], in_one_process=True) == "NVSHMEM"  # issue 2241
+    assert faster("all-reduce", settable=["one-sided", "nccl"]) == "NCCL"
+    with pytest.raises(ValueError, match='unknown backend "two-sided"'):
+        faster("all-gather", settable=["two-sided"])
+
+
+def test_times_are_by_backend_and_way() -> None:
+    sizes = [row("all-gather", size, us, None, ways={"one-sided": times(us / 2)}) for size, us in ((64, 2), (4096, 8))]
+    core = here(*sizes, row("all-reduce", 64, 4.0, 9.0)).core("cpu")
+    assert core.times("all-gather", "f32", 2, 4096) == {"NVSHMEM": 8.0, "one-sided": 4.0}
+    assert core.times("all-gather", "f32", 2, 512) == pytest.approx({"NVSHMEM": 4.0, "one-sided": 2.0})
+    assert core.times("all-reduce", "bf16", 8, 1 << 20) == {"NVSHMEM": 4.0, "DEFAULT": 9.0}
+    assert core.times("all-to-all", "f32", 2, 64) is None
+    with pytest.raises(ValueError, match='unknown dtype "f33"'):
+        core.times("all-gather", "f33", 2, 64)
+
+
 def test_a_table_of_version_1_has_rows_of_one_host(tmp_path: Path) -> None:
     path = written(tmp_path / "tuning.json", *ROWS)
     document = json.loads(path.read_text())

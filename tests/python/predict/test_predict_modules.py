@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from hlo_samples import CPU_SYNC, GPU_GENERIC_ASYNC, gpu_start_done
+from tuning_tables import here, row, times, written
 
 from xla_shmem.cli.main import main
 from xla_shmem.hlo.files import read_module
@@ -39,8 +40,8 @@ def test_starts_kernels_and_dones_keep_their_order(tmp_path: Path) -> None:
         Step("reduce-done", ends="reduce-start"),
     )
     assert program.collectives == {
-        "permute-start": Collective("collective-permute", 2 * work, 8, "NVSHMEM", domain_size=8),
-        "reduce-start": Collective("all-reduce", 2 * work, 4, "NVSHMEM", domain_size=4),
+        "permute-start": Collective("collective-permute", 2 * work, 8, "NVSHMEM", domain_size=8, dtype="bf16"),
+        "reduce-start": Collective("all-reduce", 2 * work, 4, "NVSHMEM", domain_size=4, dtype="bf16"),
     }
 
 
@@ -106,3 +107,42 @@ def test_a_loop_of_unknown_length_is_an_error_of_one_sentence(tmp_path: Path) ->
     assert result.exit_code == 2
     assert "no trip count for the loop over body" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_measured_times_count_and_decide(tmp_path: Path) -> None:
+    (tmp_path / "m.txt").write_text(gpu_start_done(None))
+    ways = {"nccl": times(300.0)}
+    measured = [
+        row("collective-permute", 1 << 14, 1000.0, 5000.0, group=8),
+        row("all-reduce", 1 << 14, 4000.0, 2000.0, group=4, ways=ways),
+    ]
+    table = written(tmp_path / "t.json", *measured, platform="gpu")
+    result = CliRunner().invoke(main, ["predict", str(tmp_path / "m.txt"), "--tuning", str(table), "--json"])
+    assert result.exit_code == 0, result.output
+    (found,) = json.loads(result.stdout)
+    assert (found["on_nvshmem"], found["collectives"]) == (1, 2)  # the sum stays, as the table says
+    # The sum is in no fusion, so NCCL runs it whatever the table says of a kernel of XLA.
+    assert found["nvshmem"]["transfers_s"] == pytest.approx(3000e-6)
+    assert found["default"]["transfers_s"] == pytest.approx(7000e-6)
+
+
+def test_ops_that_were_not_measured_and_groups_beyond_a_domain_go_by_the_model(tmp_path: Path) -> None:
+    (tmp_path / "m.txt").write_text(gpu_start_done(None))
+    cluster = dataclasses.replace(read_cluster("gb200-nvl72"), gpus_per_node=2, gpus_per_nvlink_domain=4)
+    program = program_of_module(read_module(str(tmp_path / "m.txt")), cluster, resolve())
+    machine = Machine(cluster, read_constants())
+    plain = forecast("", program, machine)
+    of_permutes = here(row("collective-permute", 1 << 14, 1e6, 1e6, group=8), platform="gpu").core("gpu")
+    assert forecast("", program, dataclasses.replace(machine, measured={"DEFAULT": of_permutes})) == plain
+    of_sums = here(row("all-reduce", 1 << 14, 1e6, 2e6, group=4), platform="gpu").core("gpu")
+    slow = forecast("", program, dataclasses.replace(machine, measured={"NVSHMEM": of_sums, "DEFAULT": of_sums}))
+    assert slow.times["NVSHMEM"].step == pytest.approx(1.0, rel=1e-2)
+    assert slow.times["DEFAULT"].step == pytest.approx(2.0, rel=1e-2)
+
+
+def test_a_table_of_cpus_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "m.txt").write_text(gpu_start_done(None))
+    table = written(tmp_path / "t.json", row("all-reduce", 64, 4.0, 2.0))
+    result = CliRunner().invoke(main, ["predict", str(tmp_path / "m.txt"), "--tuning", str(table)])
+    assert result.exit_code == 2
+    assert "t.json has times of CPUs, and predict is for GPUs." in " ".join(result.stderr.split())

@@ -18,6 +18,8 @@ from xla_shmem.bench.jobs import JobFailed  # noqa: E402
 from xla_shmem.bench.plan import Plan  # noqa: E402
 from xla_shmem.bench.results import Row, Times  # noqa: E402
 from xla_shmem.gpu.chosen_gpus import Gpus  # noqa: E402
+from xla_shmem.options import tuning_table  # noqa: E402
+from xla_shmem.options.tuning_table import Measured, TunedRow  # noqa: E402
 
 BASE = Plan(processes=2, gpus=Gpus(("NVIDIA H100",) * 2, "580"))
 
@@ -116,3 +118,23 @@ def test_variants_that_cannot_run_are_named_once(found: Path) -> None:
     assert left["stock (JAX's default backend)"] == "NCCL refuses two ranks on one GPU"
     assert len(left) >= 4
     assert collectives.chosen_variants(alone, True) == collectives._RECORDING
+
+
+def test_the_table_beside_the_report_is_one_that_the_profile_reads(
+    monkeypatch: pytest.MonkeyPatch, found: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(records.OUT, str(tmp_path))
+    row = TunedRow("all-gather", "f32", 2, 64, Measured.of([2.0]), Measured.of([9.0]), ways={"nccl": Measured.of([4.0])})
+    collectives.save_table(BASE, [row])
+    table = tuning_table.load(tmp_path / "tuning.json")
+    assert table.rows == (row,)
+    assert table.platform == "gpu"
+    assert table.measured["plan"]["processes"] == 2
+    assert [record["name"] for record in records.read(found)] == ["tuning table"]
+
+
+def test_without_nccl_there_is_no_table(monkeypatch: pytest.MonkeyPatch, found: Path, tmp_path: Path) -> None:
+    monkeypatch.setenv(records.OUT, str(tmp_path))
+    collectives.save_table(BASE, [])
+    assert {"kind": "left out", "name": "tuning table", "reason": "NCCL was not measured"} in records.read(found)
+    assert not (tmp_path / "tuning.json").exists()

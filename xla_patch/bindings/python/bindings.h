@@ -86,6 +86,9 @@ using OpList = std::vector<std::pair<std::string, std::optional<int64_t>>>;
 // The words of XLA_SHMEM_BACKENDS, and of the ways that the pass can choose in this release of XLA.
 using WayList = std::vector<std::string>;
 
+// ValueError if a word is unknown.
+Ways ParseWays(const WayList& words);
+
 // From the keywords of Python. ValueError if a name is unknown or a number is negative. A null table is an empty one;
 // no backends are all.
 PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,

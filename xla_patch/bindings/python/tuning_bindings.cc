@@ -5,6 +5,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <limits>
@@ -18,6 +19,7 @@
 #include "xla_patch/assigner/assigner.h"
 #include "xla_patch/assigner/collective_spec.h"
 #include "xla_patch/assigner/cost_model.h"
+#include "xla_patch/assigner/tuned_rule.h"
 #include "xla_patch/assigner/tuning.h"
 #include "xla_patch/bindings/python/bindings.h"
 
@@ -58,19 +60,54 @@ TuningTable MakeTable(const std::vector<RowTuple>& tuples) {
   return ValueOrThrow(TuningTable::Create(std::move(rows)));
 }
 
-std::optional<std::string> FasterOf(const TuningTable& table, const std::string& op, const std::string& dtype,
-                                    int64_t group_size, int64_t bytes, int64_t domains) {
-  const std::optional<Estimate> estimate = table.Find(ParseOp(op), ParseDtype(dtype), group_size, bytes, domains);
-  if (!estimate.has_value()) return std::nullopt;
-  switch (Compare(estimate->nvshmem, estimate->on_default)) {
-    case Faster::kNvshmem:
-      return BackendName(domains > 1 ? Backend::kHierarchical : Backend::kNvshmem);
-    case Faster::kDefault:
-      return BackendName(Backend::kDefault);
-    case Faster::kNeither:
-      break;
+// A group of the first devices of a job with one device a process, in one NVLink domain.
+CollectiveSpec SpecInOneDomain(CollectiveOp op, int64_t bytes, int64_t group_size, int64_t num_devices) {
+  CollectiveSpec spec;
+  spec.op = op;
+  spec.bytes = bytes;
+  spec.element_types = {ElementType::kF32};
+  spec.module = {num_devices, 1};
+  for (int64_t i = 0; i < group_size; ++i) {
+    if (UsesPairs(op)) {
+      spec.pairs.emplace_back(i, (i + 1) % group_size);
+    } else {
+      spec.groups.devices.push_back(i);
+    }
   }
-  return "neither";
+  if (!UsesPairs(op)) spec.groups.offsets.push_back(group_size);
+  return spec;
+}
+
+// What the rules choose by a table. Where XLA may take a kernel of its own for the op, it does.
+std::optional<std::string> FasterOf(const TuningTable& table, const std::string& op, const std::string& dtype,
+                                    int64_t group_size, int64_t bytes, int64_t domains, const WayList& settable,
+                                    bool in_one_process) {
+  CollectiveSpec spec = SpecInOneDomain(ParseOp(op), bytes, group_size, group_size);
+  spec.element_types = {ParseDtype(dtype)};
+  if (domains > 1) {
+    const std::optional<MeasuredComparison> found = CompareMeasured(spec, domains, table);
+    if (!found.has_value()) return std::nullopt;
+    if (found->faster == Faster::kNeither) return "neither";
+    return BackendName(found->faster == Faster::kNvshmem ? Backend::kHierarchical : Backend::kDefault);
+  }
+  spec.is_fused = true;
+  Options options;
+  options.tuning = table;
+  options.settable_ways = ParseWays(settable) | BitOf(Way::kNvshmem);
+  const Decision decision = DecideByTimes(spec, in_one_process, options, "");
+  if (decision.rule == "tuned-unmeasured") return std::nullopt;
+  if (decision.rule == "tuned-tie") return "neither";
+  return decision.way.has_value() ? InfoOf(*decision.way).name : BackendName(decision.backend);
+}
+
+std::optional<std::map<std::string, double>> TimesOf(const TuningTable& table, const std::string& op,
+                                                     const std::string& dtype, int64_t group_size, int64_t bytes) {
+  const std::optional<Estimate> found = table.Find(ParseOp(op), ParseDtype(dtype), group_size, bytes);
+  if (!found.has_value()) return std::nullopt;
+  std::map<std::string, double> times = {{BackendName(Backend::kNvshmem), found->nvshmem.us}};
+  if (std::isfinite(found->on_default.us)) times[BackendName(Backend::kDefault)] = found->on_default.us;
+  for (const auto& [way, time] : found->ways) times[InfoOf(way).name] = time.us;
+  return times;
 }
 
 std::optional<std::pair<double, double>> ExpectedTimesOf(const std::string& op, int64_t bytes, int64_t group_size,
@@ -93,24 +130,6 @@ std::optional<std::pair<TimeAndShare, TimeAndShare>> TransferTimes(const std::st
                    TimeAndShare(times->nccl_us, times->nccl_share));
 }
 
-// A group of the first devices of a job with one device a process, in one NVLink domain.
-CollectiveSpec SpecInOneDomain(CollectiveOp op, int64_t bytes, int64_t group_size, const Topology& topology) {
-  CollectiveSpec spec;
-  spec.op = op;
-  spec.bytes = bytes;
-  spec.element_types = {ElementType::kF32};
-  spec.module = {topology.num_devices(), 1};
-  for (int64_t i = 0; i < group_size; ++i) {
-    if (UsesPairs(op)) {
-      spec.pairs.emplace_back(i, (i + 1) % group_size);
-    } else {
-      spec.groups.devices.push_back(i);
-    }
-  }
-  if (!UsesPairs(op)) spec.groups.offsets.push_back(group_size);
-  return spec;
-}
-
 std::optional<double> PlannedTime(const std::string& op, int64_t bytes, int64_t group_size, int64_t num_devices,
                                   const std::string& profile, int64_t threshold, const OpList& ops,
                                   const TuningTable* tuning, const std::string& gpu, const WayList& backends,
@@ -121,7 +140,7 @@ std::optional<double> PlannedTime(const std::string& op, int64_t bytes, int64_t 
   const Topology topology = ValueOrThrow(Topology::Create(std::move(devices)));
   const Options options =
       MakePassOptions(topology, {}, profile, threshold, ops, tuning, "none", gpu, "off", backends, settable).assign;
-  const CollectiveSpec spec = SpecInOneDomain(ParseOp(op), bytes, group_size, topology);
+  const CollectiveSpec spec = SpecInOneDomain(ParseOp(op), bytes, group_size, num_devices);
   const Decision decision = Decide(spec, topology, options);
   const bool on_nvshmem = decision.backend == Backend::kNvshmem;
   if (const auto measured = options.tuning.Find(spec.op, ElementType::kF32, group_size, bytes); measured.has_value()) {
@@ -150,10 +169,11 @@ void BindTuning(nb::module_& m) {
           "divided collective. ValueError if a name is unknown, a number is out of range, or a line occurs twice.")
       .def_prop_ro("num_rows", &TuningTable::num_rows, "Number of lines.")
       .def("faster", &FasterOf, nb::arg("op"), nb::arg("dtype"), nb::arg("group_size"), nb::arg("bytes"),
-           nb::arg("domains") = 1,
-           "\"NVSHMEM\" (\"HIERARCHICAL\" for several domains), \"DEFAULT\", \"neither\" (one median lies in the "
-           "other's "
-           "interval), or None if the op was not measured.");
+           nb::arg("domains") = 1, nb::kw_only(), nb::arg("settable") = WayList(), nb::arg("in_one_process") = false,
+           "What the rules choose: \"NVSHMEM\" (\"HIERARCHICAL\" for several domains), \"DEFAULT\", the name of a way, "
+           "\"neither\" (one median lies in the other's interval), or None if the op was not measured.")
+      .def("times", &TimesOf, nb::arg("op"), nb::arg("dtype"), nb::arg("group_size"), nb::arg("bytes"),
+           "Medians in µs by the name of backend or way, or None if the op was not measured.");
 
   m.def(
       "ways",
