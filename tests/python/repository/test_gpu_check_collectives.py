@@ -124,7 +124,9 @@ def test_the_table_beside_the_report_is_one_that_the_profile_reads(
     monkeypatch: pytest.MonkeyPatch, found: Path, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(records.OUT, str(tmp_path))
-    row = TunedRow("all-gather", "f32", 2, 64, Measured.of([2.0]), Measured.of([9.0]), ways={"nccl": Measured.of([4.0])})
+    row = TunedRow(
+        "all-gather", "f32", 2, 64, Measured.of([2.0]), Measured.of([9.0]), ways={"nccl": Measured.of([4.0])}
+    )
     collectives.save_table(BASE, [row])
     table = tuning_table.load(tmp_path / "tuning.json")
     assert table.rows == (row,)
