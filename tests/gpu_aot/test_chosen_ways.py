@@ -15,7 +15,7 @@ import pytest
 from compiler_runs import FLAG, HERE, WHEELS, Compiler
 from executable_thunks import CollectiveThunk, collective_thunks
 from fused_programs import release_fuses
-from worker_chosen_ways import PROGRAMS
+from gathering_programs import PROGRAMS
 
 from gpu_compile.environment import compile_environment
 from xla_shmem.gpu_ways import settable

@@ -43,7 +43,10 @@ def test_every_op_runs_on_shmem_and_what_cannot_run_is_named(emulator: Emulator,
     for row in found["rows"]:
         assert {row["variants"][name]["wrong"] for name in ("shmem", "stock", "XLA_SHMEM_STATS=1")} == {0}, row
         assert ("xla-kernels" in row["variants"]) == (row["op"] in ("all-reduce", "ragged-all-to-all"))
-    assert "# xla-kernels cannot run all-reduce: NCCL's fast paths and XLA's own kernels do not run on" in output
+    assert (
+        "# xla-kernels cannot run all-reduce: NCCL's puts between processes and XLA's own kernels do not run on"
+        in output
+    )
     assert "# the GPUs are emulated, without hardware: times mean nothing" in output
     assert found["plan"]["gpus"]["names"] == ["Emulated GPU (no hardware)"] * 2
 
@@ -68,14 +71,19 @@ def test_two_ranks_share_a_gpu_if_there_is_one(emulator: Emulator, tmp_path: Pat
     assert found["rows"][0]["variants"]["shmem"]["wrong"] == 0
 
 
-def test_tune_measures_nccl_too(emulator: Emulator, tmp_path: Path) -> None:
+def test_tune_measures_every_way(emulator: Emulator, tmp_path: Path) -> None:
     path = tmp_path / "tuning.json"
-    cells = ("--op", "all-reduce", "-b", "4K", "-e", "4K", "--output", str(path))
+    ops = ("all-reduce", "all-gather", "collective-permute")
+    cells = (*(word for op in ops for word in ("--op", op)), "-b", "4K", "-e", "4K", "--output", str(path))
     done = _run(emulator, 2, "-c", _XLA_SHMEM, "tune", *_SMALL, *cells)
     assert done.returncode == 0, done.stdout + done.stderr
-    (row,) = json.loads(path.read_text())["rows"]
-    assert row["default"]["median_us"] > 0
-    assert row["nvshmem"]["median_us"] > 0
+    rows = {row["op"]: row for row in json.loads(path.read_text())["rows"]}
+    assert all(row["default"]["median_us"] > 0 and row["nvshmem"]["median_us"] > 0 for row in rows.values())
+    assert {op: set(row["ways"]) for op, row in rows.items()} == {
+        "all-reduce": {"nccl", "nccl-symmetric"},
+        "all-gather": {"one-sided", "nccl-symmetric"},
+        "collective-permute": {"one-sided", "nccl-symmetric", "peer-copies"},
+    }
 
 
 @pytest.mark.slow

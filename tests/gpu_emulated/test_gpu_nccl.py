@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from emulated_jobs import run_emulated
+from emulated_jobs import HERE, run_emulated
 from emulator import GRAPH_FLAGS, NO_GRAPH_FLAGS, Emulator
 from job_runs import JobRun
+
+from xla_shmem.gpu_ways import settable
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -55,6 +58,69 @@ def test_stock_collectives_run_on_nccl(
     for report in _results(job, ranks, meshes=2 if ranks * devices == 2 else 3):
         assert len(report["left"]) == 1  # type: ignore[arg-type]
         assert report["ours"] == 0
+
+
+# Flags of XLA for a way, what NCCL must then do, and in which programs.
+PUTS = ("--xla_gpu_all_gather_mode=symmetric", "--xla_gpu_collective_permute_mode=symmetric")
+WINDOWS = ("--xla_gpu_experimental_enable_nccl_symmetric_buffers=true",)
+PEER = ("--xla_gpu_collective_permute_mode=peer", "--xla_gpu_use_memcpy_local_p2p=true")
+
+
+@pytest.mark.parametrize(
+    ("devices", "flags", "way", "programs"),
+    [
+        pytest.param(devices, flags, way, programs, id=f"{way}-1x{devices}", marks=marks)
+        for devices, marks in ((2, ()), (4, pytest.mark.slow))
+        for flags, way, programs in (
+            (PUTS, "puts", {"gather", "shift"}),
+            (WINDOWS, "windows", {"sum", "largest", "shift", "gather", "scatter", "exchange"}),
+            (PEER, "copies", {"exchange", "shift"}),
+        )
+    ],
+)
+def test_other_ways_of_xla_give_the_same(
+    emulator: Emulator, tmp_path: Path, devices: int, flags: tuple[str, ...], way: str, programs: set[str]
+) -> None:
+    job = run_emulated(
+        emulator,
+        "worker_nccl.py",
+        [str(devices // 2)],
+        ranks=1,
+        devices=devices,
+        results=tmp_path,
+        flags=(*NO_GRAPH_FLAGS, *flags),
+        flag=False,
+        timeout=280,
+        XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB="64",
+    )
+    found = list(_results(job, 1, meshes=2 if devices == 2 else 3))
+    seen = {report["program"] for report in found if (report["calls"] == 0 if way == "copies" else report[way])}
+    assert seen == programs
+
+
+@pytest.mark.skipif(not settable("gpu"), reason="the pass chooses no way of this release")
+def test_all_gathers_that_the_pass_makes_one_sided_are_right(emulator: Emulator, tmp_path: Path) -> None:
+    devices = 4  # groups of two stay, NVIDIA/nccl issue 2241
+    paths = os.pathsep.join(str(HERE.parent / folder) for folder in ("e2e", "gpu_aot"))
+    job = run_emulated(
+        emulator,
+        "worker_chosen_ways.py",
+        [str(tmp_path)],
+        ranks=1,
+        devices=devices,
+        results=tmp_path,
+        flags=NO_GRAPH_FLAGS,
+        timeout=280,
+        XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB="64",
+        PYTHONPATH=os.pathsep.join([emulator.variables(devices)["PYTHONPATH"], paths]),
+    )
+    assert job.exit_code == 0, job.output[-6000:]
+    found = job.results[0]
+    assert len(found) == 7 * 3
+    assert [report for report in found if not report["right"]] == []
+    assert {tuple(report["backends"]) for report in found} == {("DEFAULT",)}
+    assert all(report["puts"] > 0 and report["calls"] == 0 for report in found if report["program"] != "branch")
+    assert [report["puts"] > 0 for report in found if report["program"] == "branch"] == [True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,9 @@ _NCCL_FAST = (
 )
 _NCCL_POOL = (("XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", "4096"),)
 
+#: Variants that the doubles of tests/gpu_emulator do not run.
+_NOT_EMULATED = ("nccl-fast", "xla-kernels")
+
 _XLA_KERNELS = (
     "xla_gpu_unsupported_use_all_reduce_one_shot_kernel=true",
     "xla_gpu_unsupported_use_ragged_all_to_all_one_shot_kernel=true",
@@ -248,8 +251,8 @@ def obstacles(names: Sequence[str], gpus: Gpus | None, *, shared: bool) -> dict[
         return {}
     found = {}
     for variant in map(named, names):
-        if gpus.emulated and variant.xla:
-            found[variant.name] = "NCCL's fast paths and XLA's own kernels do not run on emulated GPUs"
+        if gpus.emulated and variant.name in _NOT_EMULATED:
+            found[variant.name] = "NCCL's puts between processes and XLA's own kernels do not run on emulated GPUs"
         elif shared and variant.own_gpus:
             found[variant.name] = variant.own_gpus
     return found

@@ -54,7 +54,7 @@ _PROCESSES = 2
     "--tuning",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Table of `xla-shmem tune` on such GPUs: its times count, and profile tuned decides by it.  "
+    help="Table of profile tuned, of any machine: it decides, and its times count.  "
     "[default: with XLA_SHMEM_PROFILE=tuned its table]",
 )
 @click.option("--fp8-peak", is_flag=True, help="Assume that the matmuls are in FP8.")

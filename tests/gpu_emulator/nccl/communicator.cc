@@ -41,7 +41,7 @@ uint64_t Channel::Take(char* to, uint64_t size) {
   return count;
 }
 
-Communicator::Communicator(const std::string& name, int ranks, int rank) : ranks_(ranks), rank_(rank) {
+Communicator::Communicator(const std::string& name, int ranks, int rank) : name_(name), ranks_(ranks), rank_(rank) {
   const std::string me = "rank " + std::to_string(rank) + " of " + std::to_string(ranks);
   Demand(ranks >= 1 && ranks <= kMaxRanks && rank >= 0 && rank < ranks, "a communicator with " + me);
   int gpu = 0;
@@ -71,6 +71,15 @@ Communicator::~Communicator() {
   clique_->gone[rank_].store(1);
   munmap(clique_, sizeof(Clique));
 }
+
+int Communicator::ShowWindow(uint64_t bytes) {
+  const int number = windows_++;
+  Demand(number < kMaxWindows, "more than " + std::to_string(kMaxWindows) + " windows, which are not emulated");
+  clique_->windows[rank_][number].store(bytes);
+  return number;
+}
+
+bool Communicator::NextIsEarly() { return (Setting("SEED", 1) + puts_++) % 2 == 0; }
 
 bool Communicator::BeginOperation(uint64_t ticket) {
   std::unique_lock<std::mutex> lock(mutex_);

@@ -12,6 +12,7 @@
 namespace emulator::nccl {
 
 constexpr int kMaxRanks = 16;
+constexpr int kMaxWindows = 1 << 12;  // registered in the life of a communicator
 
 // Ends the process: the real library would hang, or go on with undefined results.
 [[noreturn]] void Refuse(const std::string& why);
@@ -34,6 +35,7 @@ struct Clique {
   std::atomic<uint32_t> taken[kMaxRanks];  // 1 + the number of its GPU
   std::atomic<uint32_t> attached;
   std::atomic<uint32_t> gone[kMaxRanks];   // 1: destroyed or aborted its end
+  std::atomic<uint64_t> windows[kMaxRanks][kMaxWindows];  // bytes
   Channel channels[kMaxRanks][kMaxRanks];  // [from][to]; pages that nobody writes take no memory
 };
 
@@ -45,6 +47,7 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
+  const std::string& name() const { return name_; }
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   CUdevice device() const { return device_; }
@@ -52,6 +55,12 @@ class Communicator {
   Channel& To(int rank) { return clique_->channels[rank_][rank]; }
   Channel& From(int rank) { return clique_->channels[rank][rank_]; }
   bool IsGone(int rank) const { return clique_->gone[rank].load() != 0; }
+
+  // Tells the others of a window; returns its number. WindowOf: its bytes at another rank, 0 until that has told them.
+  int ShowWindow(uint64_t bytes);
+  uint64_t WindowOf(int rank, int number) const { return clique_->windows[rank][number].load(); }
+  // Whether the bytes of the next put come at once, and not when the peer waits for them: every second put.
+  bool NextIsEarly();
 
   // Operations run in the order in which they were enqueued, also on several streams. Tickets count from 1; 0 is that
   // of an operation in a graph, which waits for nobody but those that run.
@@ -68,6 +77,7 @@ class Communicator {
 
  private:
   Clique* clique_ = nullptr;
+  const std::string name_;
   const int ranks_;
   const int rank_;
   int first_summand_ = 0;
@@ -75,6 +85,8 @@ class Communicator {
   CUcontext context_ = nullptr;
   std::atomic<bool> aborted_{false};
   std::atomic<uint64_t> tickets_{0};
+  std::atomic<int> windows_{0};
+  std::atomic<int64_t> puts_{0};
   std::mutex mutex_;
   std::condition_variable wake_;
   uint64_t done_ = 0;

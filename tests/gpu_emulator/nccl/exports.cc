@@ -14,15 +14,32 @@
 #include "nccl/group.h"
 #include "nccl/nccl_numbers.h"
 #include "nccl/reduction.h"
+#include "nccl/windows.h"
 
 namespace emulator::nccl {
 namespace {
 
-constexpr int kVersion = 22809;  // 2.28.9
+constexpr int kVersion = 22907;  // 2.29.7
 constexpr char kNamePrefix[] = "/gpu-emulator-nccl-";
 
 struct UniqueId {
   char name[128];
+};
+
+// The beginning of ncclCommProperties_t, of which the caller has filled in the first three.
+struct Properties {
+  size_t size;
+  unsigned magic, version;
+  int rank, ranks, device, nvml_device;
+  bool has_device_calls, has_multimem;
+  int gin;
+  int link_teams;
+  bool has_puts;
+};
+
+// ncclWaitSignalDesc_t.
+struct WaitDescriptor {
+  int count, peer, index, context;
 };
 
 std::mutex& Mutex() {
@@ -63,11 +80,13 @@ int End(Communicator* communicator, bool aborts) {
   }
   // Streams may still run its operations, so an aborted one stays in memory.
   ended.Abort();
+  DropWindows(&ended);
   return kSuccess;
 }
 
-// Collectives, sends and receives of this process so far; those that are captured count once.
-std::atomic<uint64_t> calls{0};
+// Of this process so far: collectives, sends and receives; puts, signals and waits; windows that were registered. What
+// is captured counts once.
+std::atomic<uint64_t> calls{0}, puts{0}, windows{0};
 
 int Collective(const char* call, Communicator* communicator, const Operation& operation, CUstream stream) {
   const Communicator& existing = Existing(communicator, call);
@@ -76,12 +95,14 @@ int Collective(const char* call, Communicator* communicator, const Operation& op
   if (BytesOf(operation.type) == 0 || operation.peer < 0 || operation.peer >= existing.ranks()) return kInvalidArgument;
   Demand(!reduces || IsReduced(operation.type, operation.reduction),
          Describe(operation) + " with reduction " + std::to_string(operation.reduction) + ", which is not emulated");
-  const bool sends = operation.call != Call::kReceive, receives = operation.call != Call::kSend;
+  const bool puts_or_waits = operation.call == Call::kPut || operation.call == Call::kWait;
+  const bool sends = operation.call != Call::kReceive && operation.call != Call::kWait;
+  const bool receives = operation.call != Call::kSend && !puts_or_waits;
   const bool complete = (operation.from != nullptr || !sends) && (operation.to != nullptr || !receives);
   // Only the root of a reduction needs a result, and only that of a broadcast an operand.
   const bool rooted = operation.call == Call::kReduce || operation.call == Call::kBroadcast;
   Demand(operation.count == 0 || complete || rooted, Describe(operation) + " with a null buffer");
-  ++calls;
+  ++(puts_or_waits ? puts : calls);
   return Enqueue(communicator, operation, stream);
 }
 
@@ -91,6 +112,8 @@ extern "C" {
 
 // For tests.
 uint64_t ncclEmulatorCalls() { return calls; }
+uint64_t ncclEmulatorPuts() { return puts; }
+uint64_t ncclEmulatorWindows() { return windows; }
 
 int ncclGetVersion(int* version) {
   *version = kVersion;
@@ -172,6 +195,20 @@ int ncclCommCuDevice(Communicator* communicator, int* device) {
   return kSuccess;
 }
 
+int ncclCommQueryProperties(Communicator* communicator, Properties* properties) {
+  const Communicator& existing = Existing(communicator, "ncclCommQueryProperties");
+  Demand(properties->size >= sizeof(Properties), "ncclCommProperties_t without its size");
+  properties->rank = existing.rank();
+  properties->ranks = existing.ranks();
+  properties->device = existing.device();
+  properties->nvml_device = -1;
+  properties->has_device_calls = properties->has_multimem = false;
+  properties->gin = 0;
+  properties->link_teams = 1;
+  properties->has_puts = true;
+  return kSuccess;
+}
+
 int ncclCommRegister(Communicator* communicator, void* buffer, size_t bytes, void** handle) {
   Existing(communicator, "ncclCommRegister");
   if (buffer == nullptr || bytes == 0) return kInvalidArgument;
@@ -182,14 +219,14 @@ int ncclCommDeregister(Communicator* communicator, void*) {
   Existing(communicator, "ncclCommDeregister");
   return kSuccess;
 }
-int ncclMemAlloc(void** memory, size_t bytes) {
-  CUdeviceptr address = 0;
-  if (cuMemAlloc(&address, bytes) != CUDA_SUCCESS) return kUnhandledCudaError;
-  *memory = reinterpret_cast<void*>(address);
-  return kSuccess;
+int ncclCommWindowRegister(Communicator* communicator, void* buffer, size_t bytes, Window** window, int flags) {
+  Communicator* const existing = &Existing(communicator, "ncclCommWindowRegister");
+  ++windows;
+  return Enqueue([=] { *window = RegisterWindow(existing, buffer, bytes, flags); });
 }
-int ncclMemFree(void* memory) {
-  return cuMemFree(reinterpret_cast<CUdeviceptr>(memory)) == CUDA_SUCCESS ? kSuccess : kUnhandledCudaError;
+int ncclCommWindowDeregister(Communicator* communicator, Window* window) {
+  DeregisterWindow(&Existing(communicator, "ncclCommWindowDeregister"), window);
+  return kSuccess;
 }
 
 int ncclGroupStart() {
@@ -226,6 +263,32 @@ int ncclSend(const char* from, size_t count, int type, int peer, Communicator* c
 }
 int ncclRecv(char* to, size_t count, int type, int peer, Communicator* communicator, CUstream stream) {
   return Collective("ncclRecv", communicator, {Call::kReceive, nullptr, to, count, type, 0, peer}, stream);
+}
+int ncclPutSignal(const char* from, size_t count, int type, int peer, Window* window, size_t offset, int index,
+                  int context, unsigned flags, Communicator* communicator, CUstream stream) {
+  Operation put{Call::kPut, from, nullptr, count, type, 0, peer, window, offset, {index, context}};
+  Demand(window != nullptr && window->communicator == communicator, Describe(put) + " without a window");
+  Demand(flags == 0, Describe(put) + " with flags");
+  const uint64_t bytes = count * BytesOf(type);
+  Demand(offset <= window->bytes && bytes <= window->bytes - offset, Describe(put) + " beyond the peer's window");
+  DemandInWindow(Existing(communicator, "ncclPutSignal"), from, bytes, "ncclPutSignal");
+  return Collective("ncclPutSignal", communicator, put, stream);
+}
+int ncclSignal(int peer, int index, int context, unsigned flags, Communicator* communicator, CUstream stream) {
+  Demand(flags == 0, "ncclSignal with flags");
+  return Collective("ncclSignal", communicator,
+                    {Call::kPut, nullptr, nullptr, 0, kUint8, 0, peer, nullptr, 0, {index, context}}, stream);
+}
+int ncclWaitSignal(int count, const WaitDescriptor* waits, Communicator* communicator, CUstream stream) {
+  StartGroup();
+  for (const WaitDescriptor* wait = waits; wait != waits + count; ++wait) {
+    Operation operation{Call::kWait};
+    operation.count = static_cast<uint64_t>(wait->count);
+    operation.peer = wait->peer;
+    operation.signal = {wait->index, wait->context};
+    Collective("ncclWaitSignal", communicator, operation, stream);
+  }
+  return EndGroup();
 }
 
 }  // extern "C"

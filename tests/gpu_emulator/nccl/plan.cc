@@ -18,7 +18,8 @@ namespace emulator::nccl {
 namespace {
 
 constexpr const char* kNames[] = {"ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclBroadcast",
-                                  "ncclReduce",    "ncclAlltoAll",  "ncclSend",          "ncclRecv"};
+                                  "ncclReduce",    "ncclAlltoAll",  "ncclSend",          "ncclRecv",
+                                  "ncclPutSignal", "ncclWaitSignal"};
 
 // Goes before the bytes of each message, so that the receiver sees whether both ranks are in the same call.
 struct Header {
@@ -62,8 +63,8 @@ class Runner {
     const int64_t seconds = Setting("NCCL_TIMEOUT", 60);
     auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
     auto pause = kShortestPause;
-    while (!ends_.empty()) {
-      if (Move()) {
+    while (!ends_.empty() || !waits_.empty()) {
+      if (Move() || TakeSignals()) {
         give_up = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
         pause = kShortestPause;
         continue;
@@ -106,6 +107,10 @@ class Runner {
     char* to;
     uint64_t bytes;
     std::map<int, std::vector<char>> received;
+  };
+  struct Wait {
+    const Operation* operation;
+    uint64_t left;
   };
   struct Copy {
     char* to;
@@ -183,7 +188,25 @@ class Runner {
         return Send(operation, operation.peer, DeviceView(operation.from), bytes);
       case Call::kReceive:
         return Receive(operation, operation.peer, DeviceView(operation.to), bytes);
+      case Call::kPut:
+        return Put(communicator_, operation.peer, operation.window, operation.offset, operation.from, bytes,
+                   operation.signal);
+      case Call::kWait:
+        waits_.push_back({&operation, operation.count});
     }
+  }
+
+  // Takes the signals that have come; false if none has.
+  bool TakeSignals() {
+    bool any = false;
+    for (auto wait = waits_.begin(); wait != waits_.end();) {
+      while (wait->left > 0 && TakeSignal(communicator_, wait->operation->peer, wait->operation->signal)) {
+        --wait->left;
+        any = true;
+      }
+      wait = wait->left == 0 ? waits_.erase(wait) : std::next(wait);
+    }
+    return any;
   }
 
   // Moves what can be moved of the first message to and from each peer; false if nothing can.
@@ -235,6 +258,11 @@ class Runner {
   }
 
   [[noreturn]] void RefuseToWait() const {
+    if (ends_.empty()) {
+      const Operation& wait = *waits_[0].operation;
+      Refuse("rank " + std::to_string(communicator_.rank()) + " waits for " + std::to_string(waits_[0].left) +
+             " more signals of rank " + std::to_string(wait.peer));
+    }
     const End& end = ends_.begin()->second.front();
     Refuse("rank " + std::to_string(communicator_.rank()) + " waits for rank " + std::to_string(end.peer) +
            (communicator_.IsGone(end.peer) ? ", which has ended its communicator," : "") + " in " +
@@ -243,6 +271,7 @@ class Runner {
 
   Communicator& communicator_;
   std::map<std::pair<int, bool>, std::deque<End>> ends_;  // by peer, and whether it is a send
+  std::vector<Wait> waits_;
   std::vector<Sum> sums_;
   std::vector<Copy> copies_;
 };

@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "nccl/communicator.h"
+#include "nccl/windows.h"
 
 namespace emulator::nccl {
 
-enum class Call : uint32_t { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kReduce, kAllToAll, kSend, kReceive };
+enum class Call : uint32_t { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kReduce, kAllToAll, kSend, kReceive, kPut, kWait };
 
 struct Operation {
   Call call = Call::kAllReduce;
@@ -18,7 +19,12 @@ struct Operation {
   uint64_t count = 0;  // as the call gives it
   int type = 0;
   int reduction = 0;  // of calls that reduce
-  int peer = 0;       // root of a broadcast or reduction, the other end of a send or receive
+  int peer = 0;       // root of a broadcast or reduction, the other end of all others
+
+  // Of a put, or a signal alone, whose window is null; and of a wait for `count` signals.
+  const Window* window = nullptr;
+  uint64_t offset = 0;
+  Signal signal = {};
 };
 
 // "ncclAllReduce of 5 elements of type 7".
