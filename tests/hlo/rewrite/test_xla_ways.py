@@ -41,9 +41,16 @@ def test_an_all_reduce_of_xlas_kernel_goes_back_to_nccl_in_the_place_of_its_fusi
 
 
 def test_so_does_one_without_a_pair() -> None:
-    run = run_pass(synchronous(f"ROOT sum = {FLAT} all-reduce(f), {SUM}"), "gpu", **tuned("all-reduce", "nccl"))
+    text = synchronous(f"ROOT sum = {FLAT} all-reduce(f), {SUM}").replace(
+        "calls=fused", "calls=fused, control-predecessors={p}"
+    )
+    run = run_pass(text, "gpu", **tuned("all-reduce", "nccl"))
     assert [record["chosen_way"] for record in run.records.values()] == ["NCCL"]
     assert " fusion(" not in run.after.text
+    assert "control-predecessors={p}" in run.after.text
+    computations = [computation.name for computation in decode(run.after.proto).computations]
+    assert "fused" in [computation.name for computation in decode(run.before.proto).computations]
+    assert "fused" not in computations
 
 
 def test_a_fusion_that_does_more_stays() -> None:
@@ -96,7 +103,12 @@ def test_an_all_gather_gets_the_mode_and_needs_no_copy_between_fusions() -> None
 
 
 @pytest.mark.parametrize(
-    ("operand", "what"), [("bitcast(p)", "a parameter's"), ("opt-barrier(p)", "a value's of a loop, or such")]
+    ("operand", "what"),
+    [
+        ("bitcast(p)", "a parameter's"),
+        ("opt-barrier(p)", "a value's of a loop, or such"),
+        ('custom-call(p), custom_call_target="t", output_to_operand_aliasing={{}: (0, {})}', "its own operand's"),
+    ],
 )
 def test_an_operand_that_may_lie_in_a_buffer_of_another_value_is_copied(operand: str, what: str) -> None:
     run = run_pass(gathers(operand), "gpu", **tuned("all-gather", "one-sided"))
@@ -144,6 +156,22 @@ ENTRY main {{
     run = run_pass(text, "gpu", **tuned("all-gather", "one-sided"))
     (record,) = run.records.values()
     assert (record["chosen_way"], record["veto"]) == (None, "it is combined")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"settable": ()}, "one-sided 5.0 µs, but only --xla_gpu_all_gather_mode=symmetric chooses it"),
+        ({"backends": ("nvshmem", "nccl")}, None),
+    ],
+)
+def test_a_way_that_cannot_be_set_or_is_not_listed_is_not_chosen(options: dict[str, Any], why: str | None) -> None:
+    run = run_pass(gathers(), "gpu", **tuned("all-gather", "one-sided", **options))
+    (record,) = run.records.values()
+    assert record["chosen_way"] is None
+    assert ("one-sided" in record["reason"]) == (why is not None)
+    assert why is None or why in record["reason"]
+    assert MODE not in run.after.text
 
 
 @pytest.mark.parametrize("lowering", ["cpu", "none"])
