@@ -264,10 +264,11 @@ void SetAdmitHook(nb::callable hook) {
   });
 }
 
-nb::dict CudaHandlers() {
+nb::dict CudaHandlers(bool in_graphs) {
   nb::dict handlers;
   for (const GpuHandler& handler : GpuHandlers()) {
-    handlers[handler.target] = HandlerStages(GpuInstantiateHandler, handler.execute);
+    handlers[handler.target] =
+        HandlerStages(GpuInstantiateHandler, in_graphs ? handler.execute.in_graphs : handler.execute.outside_graphs);
   }
   return handlers;
 }
@@ -365,7 +366,8 @@ void BindGpuRuntime(nb::module_& m) {
   BindRuntime(m);
   BindNvshmem(m);
   BindDeviceCode(m);
-  m.def("cuda_handlers", &CudaHandlers, "FFI targets of XLA:GPU by name, as cpu_handlers.");
+  m.def("cuda_handlers", &CudaHandlers, nb::arg("in_graphs") = true,
+        "FFI targets of XLA:GPU by name, as cpu_handlers. `in_graphs`: whether CUDA graphs may capture the calls.");
 }
 
 }  // namespace xla_shmem
