@@ -809,7 +809,9 @@ def gpu_unique_id() -> bytes:
       RuntimeError: :func:`gpu_open` has not succeeded, or NVSHMEM cannot listen on a network interface.
     """
 
-def gpu_make_heap(world: int, own: Sequence[tuple[int, int]], n_pes: int, bytes: int, sharing: str) -> str:
+def gpu_make_heap(
+    world: int, own: Sequence[tuple[int, int]], n_pes: int, bytes: int, sharing: str, multicast: bool = False
+) -> str:
     """Makes the memory of this process's PEs in a driver heap (xla_patch/nvshmem/gpu/driver_heap.h).
 
     Args:
@@ -819,6 +821,7 @@ def gpu_make_heap(world: int, own: Sequence[tuple[int, int]], n_pes: int, bytes:
       bytes: of each PE.
       sharing: how other processes map the memory: ``"none"``, ``"files"`` (one host) or ``"fabric"`` (one NVLink
         fabric).
+      multicast: whether reductions in the NVLink switch are wanted; equal in all processes of the world.
 
     Returns:
       What the other processes of the world need to know, without spaces.
@@ -828,9 +831,7 @@ def gpu_make_heap(world: int, own: Sequence[tuple[int, int]], n_pes: int, bytes:
       ValueError: ``sharing`` is unknown.
     """
 
-def gpu_join_heap(
-    world: int, process: int, others: Sequence[tuple[int, Sequence[int], str]], patience_s: float
-) -> None:
+def gpu_join_heap(world: int, process: int, others: Sequence[tuple[int, Sequence[int], str]], patience_s: float) -> str:
     """Maps the memory of all PEs of a world. All its processes call this, after :func:`gpu_make_heap` in all of them.
 
     Args:
@@ -839,8 +840,21 @@ def gpu_join_heap(
       others: process, PEs of the world, and result of :func:`gpu_make_heap` of each other process.
       patience_s: seconds to wait for the others.
 
+    Returns:
+      "" or why this process cannot have the multicast memory that :func:`gpu_make_heap` was asked for.
+
     Raises:
       RuntimeError: a process has not answered, or the driver does not map its memory.
+    """
+
+def gpu_open_multicast(world: int) -> None:
+    """Makes the multicast memory of a world. In all its processes :func:`gpu_join_heap` has returned "".
+
+    Args:
+      world: its number.
+
+    Raises:
+      RuntimeError: the driver does not make it.
     """
 
 def gpu_drop_heaps() -> None:
@@ -1129,7 +1143,7 @@ def gpu_symmetric(bytes: int) -> int:
       RuntimeError: there is not enough memory.
     """
 
-def cuda_handlers() -> dict[str, HandlerStages]:
+def cuda_handlers(in_graphs: bool = True) -> dict[str, HandlerStages]:
     """Returns the FFI targets of XLA:GPU by name."""
 
 def cpu_handlers() -> dict[str, HandlerStages]:

@@ -83,6 +83,13 @@ def test_only_whole_operations_outside_loops_and_branches_may_be_captured_into_g
     assert capturable == {f"xla_shmem.{op}" for op in (*_OPS, *_PARTS)}
 
 
+def test_without_graphs_no_handler_may_be_captured() -> None:
+    handlers = _core.cuda_handlers(in_graphs=False)
+    assert handlers.keys() == _core.cuda_handlers().keys()
+    for target, stages in handlers.items():
+        assert not _metadata(stages["execute"]).traits & _COMMAND_BUFFER_COMPATIBLE, target
+
+
 def test_all_handlers_are_built_for_the_oldest_ffi() -> None:
     handlers = _core.cuda_handlers()
     assert len(handlers) == 3 * len(_OPS) + len(_PARTS)

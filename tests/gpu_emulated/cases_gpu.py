@@ -91,6 +91,21 @@ def ragged_rows_beside_a_matmul(world: World) -> None:
             np.testing.assert_allclose(np.asarray(shard.data), expected[shard.index], rtol=1e-5, atol=1e-5)
 
 
+@gpu_case(fast=(), slow=("4x1", "8x1"))
+def pairs_of_a_permute_run_without_those_that_take_another_branch(world: World) -> None:
+    values = world.random.integers(0, 50, (world.n, 100)).astype(np.float32)
+    pairs = [(i, i ^ 1) for i in range(world.n)]
+
+    def body(x: jax.Array) -> jax.Array:
+        moved = lax.cond(lax.axis_index("x") < 2, lambda x: lax.ppermute(x, "x", pairs), lambda x: x, x)
+        return moved + lax.psum(x, "x")
+
+    function = world.shard_map(body)
+    operand = world.put(values)
+    for _ in range(3):
+        world.equals(function(operand), np.concatenate([values[[1, 0]], values[2:]]) + values.sum(0))
+
+
 @gpu_case(fast=("2x1",), slow=("4x1",))
 def ring_attention_equals_attention_on_the_cpu_forward_and_backward(world: World) -> None:
     batch, sequence, heads, kv_heads, features = 1, 16 * world.n, 4, 2, 8

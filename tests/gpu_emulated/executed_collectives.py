@@ -30,8 +30,8 @@ class Executions:
         self._kept: list[Any] = []
         handlers = _core.cuda_handlers
 
-        def counted_handlers() -> dict[str, Any]:
-            found = handlers()
+        def counted_handlers(**options: bool) -> dict[str, Any]:
+            found = handlers(**options)
             return {
                 target: stages if target.endswith("_done") else self._counted(stages)
                 for target, stages in found.items()

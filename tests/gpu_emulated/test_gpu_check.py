@@ -63,6 +63,7 @@ FAULTS = {
     "transfers-2": Fault.of_driver("lost signals", "exit status", "xla_shmem"),
     "jax-2": Fault.of_driver("short copies", "ring_in_a_scan_beside_a_matmul", "elements wrong"),
     "jax-2-graphs": Fault.of_driver("refused cuGraphLaunch", "ring_in_a_scan_beside_a_matmul", "graph"),
+    "jax-one-process": Fault.of_driver("short copies", "ring_in_a_scan_beside_a_matmul", "elements wrong"),
     "transfers-1-nvshmem": Fault(NO_NVSHMEM, "exit status 1", "/no/such/libnvshmem_host.so.3"),
     "jax-1": Fault.of_driver("short copies", "psum_of_4_KiB", "1 of 1024 elements wrong"),
     "transfers-4": Fault.of_driver(

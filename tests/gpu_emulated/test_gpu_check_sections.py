@@ -76,6 +76,16 @@ def test_jax_programs_of_two_ranks_run_on_shmem_with_the_right_results(emulator:
     assert made["donated_state_in_a_training_loop"] == 2
 
 
+@pytest.mark.slow
+def test_jax_programs_of_two_gpus_in_one_process_run_on_shmem_with_the_right_results(
+    emulator: Emulator, tmp_path: Path
+) -> None:
+    ranks = ["--ranks=1", "--gpus=2", "--devices=2", "--nvshmem-flag", "--", "gpu_check.jax_programs"]
+    made = checks(emulator, tmp_path, 2, "-m", "gpu_check.ranks", *ranks)
+    assert made["ring_in_a_scan_beside_a_matmul: runs on SHMEM"] == 1
+    assert made["donated_state_in_a_training_loop"] == 1
+
+
 def test_a_training_shows_that_it_runs_on_shmem(emulator: Emulator, tmp_path: Path) -> None:
     assert checks(emulator, tmp_path, 1, "-c", TRAIN, str(tmp_path))[CARRIES] == 1
 

@@ -13,11 +13,12 @@ from worker_multimem import BESIDE_IT, IN_SWITCH, OF_SOME, ROUNDS
 
 pytestmark = pytest.mark.timeout(300)
 
+_IMPORTS = re.compile(r"cuMemImportFromShareableHandle \((file|fabric)\): (memory|multicast object)")
 _LAUNCH = re.compile(r"cuLaunchKernel(?:Ex)? (switch_reduction|move|reduce)(?:_packets)? ")
 
 
 def _launches(
-    emulator: Emulator, results: Path, ranks: int, flags: tuple[str, ...], **environ: str
+    emulator: Emulator, results: Path, ranks: int, flags: tuple[str, ...], devices: int = 1, **environ: str
 ) -> tuple[Counter[str], str]:
     """Runs the worker; returns the launches of our kernels on all GPUs, and the job's output."""
     settings = {
@@ -28,7 +29,13 @@ def _launches(
         "GPU_EMULATOR_LOG": str(results / "log"),
     }
     job = run_emulated(
-        emulator, "worker_multimem.py", ranks=ranks, results=results, flags=flags, **(settings | environ)
+        emulator,
+        "worker_multimem.py",
+        ranks=ranks,
+        devices=devices,
+        results=results,
+        flags=flags,
+        **(settings | environ),
     )
     assert job.exit_code == 0, job.output[-6000:]
     return Counter(_LAUNCH.findall((results / "log").read_text(errors="replace"))), job.output
@@ -45,10 +52,44 @@ def test_the_switch_reduces_for_all_gpus_and_the_kernel_the_rest(
     assert "has no multicast memory" not in output
 
 
+@pytest.mark.parametrize(
+    ("ranks", "devices", "hosts"),
+    [
+        pytest.param(1, 2, 1, marks=pytest.mark.slow),
+        (1, 4, 1),
+        pytest.param(2, 2, 1, marks=pytest.mark.slow),
+        (2, 2, 2),
+        pytest.param(2, 1, 1, marks=pytest.mark.slow),
+    ],
+)
+def test_the_switch_reduces_on_the_drivers_memory(
+    emulator: Emulator, tmp_path: Path, ranks: int, devices: int, hosts: int
+) -> None:
+    environ = {"XLA_SHMEM_GPU_HEAP": "driver"} | (emulator.hosts(hosts) if hosts > 1 else {})
+    launches, output = _launches(emulator, tmp_path, ranks, NO_GRAPH_FLAGS, devices=devices, **environ)
+    gpus = ranks * devices
+    imported = Counter(_IMPORTS.findall((tmp_path / "log").read_text(errors="replace")))
+    way = "file" if hosts == 1 else "fabric"
+    memory = {(way, "memory"): gpus * (ranks - 1), (way, "multicast object"): ranks - 1}
+    assert imported == {what: count for what, count in memory.items() if count}
+    rest = len(BESIDE_IT) + (len(OF_SOME) if gpus > 2 else 0)
+    assert launches == {"switch_reduction": gpus * ROUNDS * len(IN_SWITCH), "reduce": gpus * ROUNDS * rest}
+    assert "has no multicast memory" not in output
+
+
 @pytest.mark.slow
 def test_reductions_in_the_switch_run_in_cuda_graphs(emulator: Emulator, tmp_path: Path) -> None:
     launches, _ = _launches(emulator, tmp_path, 2, GRAPH_FLAGS)
     assert launches["switch_reduction"] > 0
+
+
+@pytest.mark.slow
+def test_gpus_without_nvlink_sharp_reduce_by_the_kernel_on_the_drivers_memory_too(
+    emulator: Emulator, tmp_path: Path
+) -> None:
+    launches, output = _launches(emulator, tmp_path, 1, NO_GRAPH_FLAGS, devices=2, GPU_EMULATOR_NVLS="0")
+    assert launches == {"reduce": 2 * ROUNDS * (len(IN_SWITCH) + len(BESIDE_IT))}
+    assert output.count("XLA_SHMEM_GPU_REDUCE=multimem: process 0 has no multicast memory") == 1
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,42 @@ def test_groups_across_nvlink_domains_stay_on_nccl_beside_shmem(
         assert (report["ours"] == 0) == crosses, report
 
 
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ({"GPU_EMULATOR_FULL_GPU": "1"}, "on device 1 failed with CUDA_ERROR_OUT_OF_MEMORY"),
+        pytest.param(
+            {"GPU_EMULATOR_UNREACHED_GPU": "1"},
+            "process 0: cuMemSetAccess to the memory of PE 0, device 0, for the GPUs of this process failed with",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param({"GPU_EMULATOR_LINK_DOMAINS": "2"}, " is out of reach of ", marks=pytest.mark.slow),
+        ({"GPU_EMULATOR_MIG": "1"}, " is out of reach of "),
+    ],
+    ids=["full", "unmapped", "unlinked", "mig"],
+)
+def test_what_two_gpus_of_a_process_cannot_share_stays_on_nccl_with_the_reason(
+    emulator: Emulator, tmp_path: Path, fault: dict[str, str], reason: str
+) -> None:
+    job = run_emulated(
+        emulator,
+        "worker_nccl.py",
+        ["1"],
+        ranks=1,
+        devices=2,
+        results=tmp_path,
+        flags=NO_GRAPH_FLAGS,
+        timeout=280,
+        XLA_SHMEM_OPS="all",
+        XLA_SHMEM_VERBOSE="1",
+        **fault,
+    )
+    for report in _results(job, 1, meshes=2):
+        assert len(report["left"]) == 1, report  # type: ignore[arg-type]
+        assert report["ours"] == 0
+    job.line_with(reason)
+
+
 def test_ranks_in_different_calls_are_named(emulator: Emulator, tmp_path: Path) -> None:
     job = run_emulated(
         emulator, "../e2e/worker_failures.py", ["runs_another_shape"], ranks=2, results=tmp_path, flag=False

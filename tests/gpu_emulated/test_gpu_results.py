@@ -77,6 +77,7 @@ class Setting:
       environ: more variables.
       quick: whether `make test` runs its fast cases.
       devices: GPUs of each process.
+      hosts: of an NVLink domain, among which the processes are divided.
     """
 
     ranks: int
@@ -85,6 +86,7 @@ class Setting:
     environ: dict[str, str] = field(default_factory=dict)
     quick: bool = False
     devices: int = 1
+    hosts: int = 1
 
     @property
     def gpus(self) -> int:
@@ -110,10 +112,8 @@ SETTINGS = {
         2, CONTROL_FLOW, GRAPH_FLAGS, {"XLA_SHMEM_STATS": "1", "XLA_SHMEM_GPU_PERMUTE": "copies"}, quick=True
     ),
     "1x2": Setting(1, devices=2, quick=True),
-    "1x2-graphs": Setting(1, CONTROL_FLOW, GRAPH_FLAGS, {"XLA_SHMEM_STATS": "1"}, quick=True, devices=2),
-    "1x2-graphs-copies": Setting(
-        1, CONTROL_FLOW, GRAPH_FLAGS, {"XLA_SHMEM_STATS": "1", "XLA_SHMEM_GPU_PERMUTE": "copies"}, devices=2
-    ),
+    # XLA makes graphs by default, but not in a process with several GPUs.
+    "1x2-default": Setting(1, CONTROL_FLOW, (), {"XLA_SHMEM_STATS": "1"}, quick=True, devices=2),
     "1x4": Setting(1, devices=4),
     "1x4-seed-1": Setting(1, TIMING, environ={"GPU_EMULATOR_SEED": "1"}, devices=4),
     "1x8": Setting(1, devices=8),
@@ -122,7 +122,9 @@ SETTINGS = {
     "2x4": Setting(
         2, (*TIMING, "every_op_over_each_axis_of_a_mesh", "every_op_over_groups_chosen_by_index"), devices=4
     ),
+    "2x2-hosts": Setting(2, TIMING, devices=2, hosts=2),
     "2-driver": Setting(2, TIMING, environ={"XLA_SHMEM_GPU_HEAP": "driver"}),
+    "2-driver-hosts": Setting(2, TIMING, environ={"XLA_SHMEM_GPU_HEAP": "driver"}, hosts=2),
     "2-default": Setting(2, CONTROL_FLOW, (), {"XLA_SHMEM_STATS": "1"}),
     "4": Setting(4),
     "4-copies": Setting(4, TIMING, environ={"XLA_SHMEM_GPU_PERMUTE": "copies"}),
@@ -156,6 +158,8 @@ def _cannot_run(emulator: Emulator, name: str, setting: Setting) -> bool:
     """NCCL refuses two ranks on one GPU, and a process has no more GPUs than the machine."""
     if not isinstance(emulator, Hardware) or setting.gpus <= emulator.count:
         return False
+    if setting.hosts > 1:
+        return True
     return setting.devices > 1 or bool(_left_on_nccl(name, setting.gpus))
 
 
@@ -213,7 +217,7 @@ def reports(
                 flags=setting.flags,
                 timeout=800,
                 cold=True,
-                **(environ | setting.environ),
+                **(environ | setting.environ | (emulator.hosts(setting.hosts) if setting.hosts > 1 else {})),
             )
         if name in COMPARED_WITH_STOCK:
             for rank, report in stock[key].reports_of(name).items():
@@ -245,7 +249,7 @@ def test_result(key: str, name: str, emulator: Emulator, reports: Callable[[str,
         if setting.counts_all:
             counted = ran == announced if result["exact"] else ran >= announced
             assert counted, f"rank {rank}: {ran} collectives ran on NVSHMEM, the modules announce {announced}"
-        if setting.flags == NO_GRAPH_FLAGS:
+        if setting.flags == NO_GRAPH_FLAGS or setting.devices > 1:
             assert not result["in_graphs"], f"rank {rank}: CUDA graphs ran, which the flags turn off"
 
 

@@ -6,6 +6,7 @@ all GPUs, or the switch lacks their type or operation.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import jax
@@ -53,7 +54,8 @@ def _expected(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    jax.distributed.initialize()
+    if int(os.environ["OMPI_COMM_WORLD_SIZE"]) > 1:
+        jax.distributed.initialize()
     world = World()
     mesh = world.mesh_of(range(world.n), world.n // 2, 2, axes=("a", "b"))
     for name, (dtype, body) in (IN_SWITCH | BESIDE_IT | (OF_SOME if world.n > 2 else {})).items():

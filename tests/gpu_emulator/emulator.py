@@ -130,6 +130,15 @@ class Emulator:
             result |= {"LD_PRELOAD": _joined(*self.preloaded)} | _SANITIZER_OPTIONS
         return result
 
+    def hosts(self, count: int) -> dict[str, str]:
+        """Returns variables that divide the ranks of a job among hosts of one NVLink domain, in their order."""
+        preloaded = (*self.preloaded, self.libraries / "libgpu_emulator_hosts.so")
+        return {
+            "GPU_EMULATOR_HOSTS": str(count),
+            "GPU_EMULATOR_FABRIC": "1",
+            "LD_PRELOAD": _joined(*preloaded),
+        }
+
 
 def run_own_tests(sanitizers: str) -> int:
     """Builds and runs the C++ tests of the emulator; returns ctest's exit code.
@@ -262,6 +271,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Runs a program as local ranks on emulated GPUs.")
     parser.add_argument("-n", "--num-ranks", type=int, default=1)
     parser.add_argument("-d", "--devices-per-process", type=int, default=1, help="emulated GPUs of each rank (1)")
+    parser.add_argument(
+        "-H", "--hosts", type=int, default=1, help="hosts of an NVLink domain that the ranks are on (1)"
+    )
     parser.add_argument("--sanitizers", default="", help="build the emulator with them: address,undefined")
     parser.add_argument("--stock", action="store_true", help="leave the flag that turns xla-shmem on away")
     parser.add_argument("--graphs", action="store_true", help="put all that can be captured into CUDA graphs")
@@ -277,7 +289,9 @@ def main(arguments: Sequence[str]) -> int:
     if given := os.environ.get("XLA_FLAGS"):
         flags.append(given)
     devices = chosen.num_ranks * chosen.devices_per_process
-    environ = Emulator.build(chosen.sanitizers).environment(devices, flags) | kept
+    emulator = Emulator.build(chosen.sanitizers)
+    hosts = emulator.hosts(chosen.hosts) if chosen.hosts > 1 else {}
+    environ = emulator.environment(devices, flags) | hosts | kept
     shape = ["-n", str(chosen.num_ranks), "--devices-per-process", str(chosen.devices_per_process)]
     launch = [sys.executable, "-c", _XLA_SHMEM, "launch", *shape, "--", *chosen.command]
     return subprocess.run(launch, env=environ, check=False).returncode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections.abc import Callable
@@ -85,7 +86,8 @@ def start_jax() -> None:
     """Settings and start of JAX in a process of the job."""
     warnings.filterwarnings("ignore", "Some donated buffers were not usable")
     jax.config.update("jax_enable_x64", True)
-    jax.distributed.initialize()
+    if int(os.environ["OMPI_COMM_WORLD_SIZE"]) > 1:
+        jax.distributed.initialize()
 
 
 def run_alone(programs: ProgramSet, functions: list[Any]) -> None:

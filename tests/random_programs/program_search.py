@@ -58,15 +58,23 @@ class Finding(Exception):
 
 
 class Search:
-    """Sets of programs for jobs of one shape. `fault` is planted (planted_faults.py).
+    """Sets of programs for jobs of one shape. `fault` is planted (planted_faults.py), `environ` is for all jobs.
 
     Without `several` a thread of a set has one program. A set that fails is made smaller for `shrink_s` seconds.
     """
 
     def __init__(
-        self, shape: Shape, *, threads: bool, several: bool = True, fault: str = "", shrink_s: float = SHRINK_S
+        self,
+        shape: Shape,
+        *,
+        threads: bool,
+        several: bool = True,
+        fault: str = "",
+        shrink_s: float = SHRINK_S,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.ran = Ran()
+        self._environ = dict(environ or {})
         self._several, self._shrink_s = several, shrink_s
         self._shape, self._threads, self._fault = shape, threads, fault
         self._job: RandomJob | None = None
@@ -85,7 +93,7 @@ class Search:
         begin, number = time.monotonic(), first_seed
         self._end = begin + seconds
         while self.ran.programs < programs and time.monotonic() < self._end:
-            self._job_settings = JOB_SETTINGS[number % len(JOB_SETTINGS)]
+            self._job_settings = self._environ | JOB_SETTINGS[number % len(JOB_SETTINGS)]
             self._run_seed(number, min(SETS_OF_A_JOB, programs - self.ran.programs))
             number += 1
             self.ran.seconds = time.monotonic() - begin

@@ -18,7 +18,7 @@ _LEFT = re.compile(r" (?:all-reduce|collective-permute|all-gather|reduce-scatter
 
 
 class JaxJob:
-    """The devices of the job, one in each process."""
+    """The devices of the job, as many in each process."""
 
     def __init__(self) -> None:
         if exchange.ranks() > 1:
@@ -28,8 +28,9 @@ class JaxJob:
         wanted = os.environ["JAX_PLATFORMS"].split(",")[0]
         if wanted not in (self.devices[0].platform, {"gpu": "cuda"}.get(self.devices[0].platform)):
             raise RuntimeError(f"JAX runs on {self.devices[0].platform}, not on {wanted}")
-        if self.n != exchange.ranks():
-            raise RuntimeError(f"JAX has {self.n} devices in a job of {exchange.ranks()} ranks")
+        expected = exchange.ranks() * int(os.environ.get("GPU_CHECK_DEVICES", "1"))
+        if self.n != expected:
+            raise RuntimeError(f"JAX has {self.n} devices in a job of {expected}")
         self.mesh = self.mesh_of((self.n,), ("x",))
         self.ring = [(i, (i + 1) % self.n) for i in range(self.n)]
 

@@ -84,12 +84,15 @@ def on_gpu(python: str, gpus: int, why_not: str, emulated: bool = False) -> Iter
         counts: bool = True,
         why_not: str = why_not,
         variant: str = "",
+        devices: int = 1,
     ) -> Section:
         command = [python, "-m", "gpu_check.ranks", f"--ranks={count}", f"--gpus={gpus}"]
+        command += [f"--devices={devices}"] if devices > 1 else []
         command += ["--nvshmem-flag"] if flag else []
         command += [f"--xla={setting}" for setting in flags]
         command += [f"--variant={variant}"] if variant else []
-        title = f"{title}, {count} PE{'' if count == 1 else 's'}{shared if count > gpus else ''}"
+        pes = count * devices
+        title = f"{title}, {pes} PE{'' if pes == 1 else 's'}{shared if pes > gpus else ''}"
         return Section(name, title, [*command, "--", module, *arguments], limit, paths, why_not, counts, kept)
 
     def transfers(count: int, limit: float, kept: float) -> Section:
@@ -116,6 +119,19 @@ def on_gpu(python: str, gpus: int, why_not: str, emulated: bool = False) -> Iter
         "--graphs",
         flags=graphs,
         flag=True,
+    )
+    # Eight are a node of most machines.
+    several = min(gpus, 8)
+    yield ranks(
+        "jax-one-process",
+        "JAX programs in one process",
+        90,
+        40,
+        1,
+        "gpu_check.jax_programs",
+        flag=True,
+        devices=max(several, 1),
+        why_not=why_not or ("" if gpus >= 2 else "this machine has one GPU"),
     )
     by_nvshmem = ("Transfers by NVSHMEM's calls", 45, 10)
     yield ranks("transfers-1-nvshmem", *by_nvshmem, 1, "gpu_check.transfers", "--puts=nvshmem")

@@ -1,6 +1,7 @@
-"""Runs a module of the check as several ranks, each on a GPU of its own or all on one.
+"""Runs a module of the check as several ranks, each on GPUs of its own or all on one.
 
-python -m gpu_check.ranks --ranks=2 --gpus=1 [--nvshmem-flag] [--xla=NAME=VALUE ...] [--variant=NAME] -- MODULE [...]
+python -m gpu_check.ranks --ranks=2 --gpus=1 [--devices=K] [--nvshmem-flag] [--xla=NAME=VALUE ...] [--variant=NAME]
+  -- MODULE [...]
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ DEADLINE_S = "20"
 _FOR_EMULATED_GPUS = ("xla_gpu_enable_triton_gemm=false", "xla_gpu_autotune_level=0")
 
 
-def environment(ranks: int, gpus: int) -> dict[str, str]:
-    """Returns the environment of all ranks, except their rank numbers."""
+def environment(ranks: int, gpus: int, devices: int = 1) -> dict[str, str]:
+    """Returns the environment of all ranks with so many GPUs each, except their rank numbers."""
     result = {
         "JAX_PLATFORMS": "cuda,cpu",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # several processes and the arena need the memory
         "TF_CPP_MIN_LOG_LEVEL": "1",
         "GPU_CHECK_SHARED": "1" if ranks > gpus else "0",
+        "GPU_CHECK_DEVICES": str(devices),
     }
     defaults = {"XLA_SHMEM_DEADLINE": DEADLINE_S, "XLA_SHMEM_THRESHOLD": "1GiB"}
     result |= {name: value for name, value in defaults.items() if name not in os.environ}
-    if ranks > gpus or ranks == 1:
+    if devices == 1 and (ranks > gpus or ranks == 1):
         result["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
         result["JAX_LOCAL_DEVICE_IDS"] = "0"
     return result
@@ -56,12 +58,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--gpus", type=int, required=True)
+    parser.add_argument("--devices", type=int, default=1, help="GPUs of each rank (1)")
     parser.add_argument("--nvshmem-flag", action="store_true")
     parser.add_argument("--xla", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--variant", help="of xla-shmem bench: its XLA flags and variables")
     parser.add_argument("module", nargs="+")
     arguments = parser.parse_args()
-    os.environ.update(environment(arguments.ranks, arguments.gpus))
+    os.environ.update(environment(arguments.ranks, arguments.gpus, arguments.devices))
     flags = [*base_flags(), *(f"--{setting}" for setting in arguments.xla)]
     if arguments.variant:
         variant = variants.named(arguments.variant)
@@ -76,7 +79,8 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
         os.environ[exchange.VARIABLE] = folder
-        return launch([sys.executable, "-m", *arguments.module], arguments.ranks)
+        command = [sys.executable, "-m", *arguments.module]
+        return launch(command, arguments.ranks, devices_per_process=arguments.devices)
 
 
 if __name__ == "__main__":

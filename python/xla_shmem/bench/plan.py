@@ -206,8 +206,11 @@ class Plan:
             raise BenchError(f"--misalign {self.misalign} is not a multiple of the {width} bytes of {self.dtype}.")
         if self.launcher:
             self._validate_launcher()
-        if self.gpus is not None and self.devices_per_process > 1:
-            raise BenchError("NVSHMEM has one GPU per process: leave --devices-per-process at 1.")
+        if self.gpus is not None and self.devices_per_process > 1 and self.pes > len(self.gpus.names):
+            raise BenchError(
+                f"--devices-per-process {self.devices_per_process} with --num-ranks {self.processes} needs {self.pes}"
+                f" GPUs, and CUDA shows {len(self.gpus.names)}."
+            )
         for rival in self.rivals:
             if not variants.exists(rival, self.platform):
                 raise BenchError(f"--vs {rival}: there is no such variant on {self.platform.upper()}s.")

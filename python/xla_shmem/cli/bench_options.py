@@ -38,7 +38,7 @@ def bench_job_options(command: Command) -> Command:
         command,
         platform_option(),
         num_ranks_option(_DEFAULTS.processes),
-        devices_option(", on the CPU.", _DEFAULTS.devices_per_process),
+        devices_option(".", _DEFAULTS.devices_per_process),
         bind_option("; mpirun decides for MPI's ranks."),
         click.option(
             "--launcher",

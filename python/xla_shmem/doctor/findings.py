@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xla_shmem.doctor.facts import Facts
-from xla_shmem.gpu.jax_plugin import OLDEST_JAX, CudaPlugin, release, required_jax
+from xla_shmem.gpu.jax_plugin import OLDEST_JAX, CudaPlugin, release, required_jax, why_no_graphs
 from xla_shmem.gpu.nvml import MISSING_PACKAGE, NO_DRIVER
 from xla_shmem.options.values import MIN_HEAP_SIZE
 from xla_shmem.xla_flags import FLAG
@@ -31,15 +31,17 @@ _MORE_MEMORY = "mount -o remount,size=1g /dev/shm    # in Docker: docker run --s
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to fix.
+    """One thing to fix, or to know.
 
     Attributes:
       what: a sentence.
       fix: a command or an instruction; "" if there is no fix on this machine.
+      is_fault: whether it is to be fixed.
     """
 
     what: str
     fix: str
+    is_fault: bool = True
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ def diagnose(facts: Facts) -> Diagnosis:
         state = "not set" if facts.environment.flag is None else "off"
         in_order.append(Finding(f"the flag is {state}, so this is stock JAX", SET_FLAG))
     in_order += [finding for path in paths for finding in path.notes]
+    in_order = [finding for finding in in_order if finding.is_fault]
     # A finding without a fix must not hide one that has a fix.
     first = next((finding for finding in in_order if finding.fix), next(iter(in_order), None))
     return Diagnosis(cpu, gpu, any(gpu.emulated for gpu in facts.driver.gpus), wants_gpu, first)
@@ -291,7 +294,9 @@ def _gpu_notes(facts: Facts) -> Iterator[Finding]:
             f"a process started here uses {per_process} GPUs; the CUDA driver makes their symmetric memory, because"
             " NVSHMEM has one PE per process",
             "",
+            is_fault=False,
         )
+        yield Finding(f"XLA makes no CUDA graphs: {why_no_graphs(per_process)}", "", is_fault=False)
     elif facts.installation.cuda_plugins and not facts.environment.needs_nvshmem:
         plugin = facts.installation.cuda_plugins[0]
         yield from _nvshmem_finding(facts, plugin.cuda, "; the CUDA driver makes the symmetric memory instead")

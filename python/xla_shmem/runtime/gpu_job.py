@@ -61,6 +61,11 @@ class GpuJob:
         self._gpu = ""
         self._topology: JobTopology | None = None
 
+    @property
+    def gpus(self) -> int:
+        """GPUs of this process on which collectives may run; 0 if the job has not started."""
+        return 0 if self._reason or self._start is None else len(self._start.ordinals)
+
     def start(
         self,
         ordinals: Sequence[int] | None,
@@ -249,12 +254,10 @@ class GpuJob:
             self._runtime.use_multimem()
         elif self._process == processes[0]:
             logger.warning(
-                "xla_shmem: XLA_SHMEM_GPU_REDUCE=multimem: process %d has no multicast memory (%s), so the kernel that"
+                "xla_shmem: XLA_SHMEM_GPU_REDUCE=multimem: process %d has no multicast memory (NVLink SHARP and GPUs"
+                " of compute capability 9.0), so the kernel that"
                 " needs none reduces in processes %s",
                 without[0],
-                "NVLink SHARP and GPUs of compute capability 9.0"
-                if self._heap == "nvshmem"
-                else "of the driver's heap there is none yet",
                 ", ".join(map(str, processes)),
             )
 

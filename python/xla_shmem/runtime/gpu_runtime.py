@@ -27,6 +27,7 @@ class Runtime:
     unique_id = staticmethod(_core.gpu_unique_id)
     make_heap = staticmethod(_core.gpu_make_heap)
     join_heap = staticmethod(_core.gpu_join_heap)
+    open_multicast = staticmethod(_core.gpu_open_multicast)
     drop_heaps = staticmethod(_core.gpu_drop_heaps)
     start = staticmethod(_core.gpu_start)
     has_multicast = staticmethod(_core.gpu_has_multicast)

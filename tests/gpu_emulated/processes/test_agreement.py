@@ -96,6 +96,18 @@ _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
         [1, 1],
     ),
     "a full GPU": (0, {"GPU_EMULATOR_MEMORY": "1048576"}, "process 0 has 1048576 bytes of free GPU memory", [1, 1]),
+    "a full GPU among several": (
+        1,
+        {"GPU_EMULATOR_FULL_GPU": "2", "ORDINALS": "[1, 2]"},
+        "bytes of symmetric memory on device 2 failed with CUDA_ERROR_OUT_OF_MEMORY: lower XLA_SHMEM_HEAP_SIZE",
+        [1, 2],
+    ),
+    "a GPU whose memory others may not map": (
+        1,
+        {"GPU_EMULATOR_UNREACHED_GPU": "0", "ORDINALS": "[1, 2]"},
+        "process 1: cuMemSetAccess to the memory of PE 0 for the GPUs of this process failed with",
+        [1, 2],
+    ),
     "no memory": (
         1,
         {"GPU_EMULATOR_NVSHMEM": "no-memory"},

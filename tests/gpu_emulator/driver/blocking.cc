@@ -91,15 +91,22 @@ std::set<int> WithPeers(int device) {
   return devices;
 }
 
-void MayWaitFor(const std::set<int>& devices, const char* call) {
-  if (devices.empty() || !Blocks() || RunningStream() != nullptr || !Chosen(*devices.begin())) return;
+namespace {
+
+void MayWait(const std::set<int>& devices, const std::set<int>& held, const char* call) {
+  if (devices.empty() || !Blocks() || RunningStream() != nullptr || !Chosen(*held.begin())) return;
   TRACE("%s waits for %s", call, NamesOf(devices).c_str());
-  const Hold hold(devices, call);
+  const Hold hold(held, call);
   const auto give_up = std::chrono::steady_clock::now() + Patience();
   for (const int device : devices) {
     if (!WaitForDeviceUntil(device, give_up)) DieWaiting(call, "the work of " + NamesOf(devices));
   }
 }
+
+}  // namespace
+
+void MayWaitFor(const std::set<int>& devices, const char* call) { MayWait(devices, devices, call); }
+void MayWaitForPeersOf(int device, const char* call) { MayWait(WithPeers(device), {device}, call); }
 
 void MayLoad(CUfunction function) {
   if (function->module == nullptr || function->loaded.exchange(true)) return;

@@ -9,6 +9,9 @@
 //  * cuMemUnmap and cuMemSetAccess are synchronous for most uses (cuda.h);
 //  * a launch waits while about 1,000 operations of its stream are pending (NVIDIA's forum, topic 68937).
 // These are conservative assumptions:
+//  * cuGraphInstantiate waits as an allocation does, which it needs (so XLA lets no thread launch before all have
+//    instantiated: RendezvousAfterInitialization of gpu_executable.cc). It keeps launches on its own device alone:
+//    XLA instantiates a program's graphs while other threads still launch the one before;
 //  * cuMemUnmap and cuMemSetAccess wait for all devices that have access or get it;
 //  * while any of these waits, other threads' launches on the devices that it waits for wait too (issue 613 of NCCL
 //    tells of calls for one GPU that wait for calls for another).
@@ -30,6 +33,9 @@ std::set<int> WithPeers(int device);
 // The part of a call that waits for the work that devices have now, if the seed says so. Not with Global(). Ends the
 // process after GPU_EMULATOR_BLOCKED_TIMEOUT seconds (120), with what the devices run.
 void MayWaitFor(const std::set<int>& devices, const char* call);
+
+// The same for a device and its peers, of which only the device is kept from launches meanwhile.
+void MayWaitForPeersOf(int device, const char* call);
 
 // The first launch of a function loads it.
 void MayLoad(CUfunction function);

@@ -38,7 +38,8 @@ class Pair {
   }
 
   // The calls come from a thread of their own, and the launch that the kernel waits for from this one, a little later.
-  void Round(const std::function<void()>& calls) {
+  // `before` are calls of device 1 before its launch.
+  void Round(const std::function<void()>& calls, const std::function<void()>& before = [] {}) {
     gpus.Use(0);
     REQUIRE(cuMemsetD32(shared_, 0, 1) == CUDA_SUCCESS);
     REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
@@ -49,6 +50,7 @@ class Pair {
     });
     usleep(5000);
     gpus.Use(1);
+    before();
     REQUIRE(DevicesFixture::Launch(setting_, set_stream_, shared_) == CUDA_SUCCESS);
     caller.join();
     gpus.Use(0);
@@ -89,6 +91,24 @@ DYING_TEST_CASE("maps memory for both devices between launches") {
     pair.Round([] { cuMemUnmap(Granule(0).MapFor({0, 1}), Granule::kBytes); });
   }
 }
+void Instantiate() {
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphExec executable = nullptr;
+  cuGraphCreate(&graph, 0);
+  cuGraphAddEmptyNode(&node, graph, nullptr, 0);
+  if (cuGraphInstantiateWithFlags(&executable, graph, 0) == CUDA_SUCCESS) cuGraphExecDestroy(executable);
+  cuGraphDestroy(graph);
+}
+
+DYING_TEST_CASE("instantiates a graph before a launch for which a peer waits") {
+  Pair pair;
+  for (int i = 0; i < kEnough; ++i) pair.Round([] {}, Instantiate);
+}
+DYING_TEST_CASE("instantiates a graph between launches on peers") {
+  Pair pair;
+  for (int i = 0; i < kEnough; ++i) pair.Round(Instantiate);
+}
 DYING_TEST_CASE("allocates between launches on devices that are no peers") {
   Pair pair(false);
   for (int i = 0; i < kEnough; ++i) pair.Round(AllocateAndFree);
@@ -97,6 +117,9 @@ TEST_CASE("Allocations wait for peers, and launches on peers wait for them") {
   CHECK(Dies("allocates between launches on peers", "cuMemAlloc_v2 waits for too long for the work of devices 0, 1"));
   CHECK(Dies("allocates between launches on peers", "of device 0 runs kernel k"));
   CHECK(Dies("allocates pinned memory between launches on peers", "for the work of devices 0, 1"));
+  CHECK(Dies("instantiates a graph before a launch for which a peer waits",
+             "cuGraphInstantiate waits for too long for the work of devices 0, 1"));
+  CHECK(LastWords("instantiates a graph between launches on peers").empty());
   CHECK(Dies("maps memory for both devices between launches", "for the work of devices 0, 1"));
   CHECK(LastWords("allocates between launches on devices that are no peers").empty());
 }

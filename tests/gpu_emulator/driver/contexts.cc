@@ -79,7 +79,7 @@ bool IsContext(CUcontext context) {
   return false;
 }
 
-bool Reaches(int device, int owner) { return device == owner || AreLinked(Physical(device), Physical(owner)); }
+bool Reaches(int device, int owner) { return device == owner || MayMap(Physical(device), Physical(owner)); }
 bool MayUseMemoryOf(int device, int owner) { return device == owner || DeviceOf(device).peers.count(owner) != 0; }
 
 int UsedDevices() { return used_devices; }

@@ -169,6 +169,8 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
     if (fd >= 0) close(fd);
     return CUDA_ERROR_INVALID_VALUE;
   }
+  TRACE("%s (%s): %s", __func__, type == CU_MEM_HANDLE_TYPE_FABRIC ? "fabric" : "file",
+        imported.multicast != nullptr ? "multicast object" : "memory");
   *handle = NewHandle(std::move(imported));
   return CUDA_SUCCESS;
 }

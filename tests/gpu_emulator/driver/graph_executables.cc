@@ -230,7 +230,9 @@ extern "C" {
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
   Defect defect;
-  return Instantiate(exec, graph, flags, &defect);
+  const CUresult result = Instantiate(exec, graph, flags, &defect);
+  if (result == CUDA_SUCCESS) MayWaitForPeersOf(CurrentDevice(), "cuGraphInstantiate");
+  return result;
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
@@ -239,6 +241,7 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph, CUDA_GRA
   const CUresult result = Instantiate(exec, graph, parameters->flags, &defect);
   parameters->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : defect.result;
   parameters->hErrNode_out = defect.node;
+  if (result == CUDA_SUCCESS) MayWaitForPeersOf(CurrentDevice(), "cuGraphInstantiate");
   return result;
 }
 

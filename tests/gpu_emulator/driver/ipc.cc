@@ -58,7 +58,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigne
     Complain("%s: the handle is one of this process, which cannot open it", __func__);
     return CUDA_ERROR_INVALID_CONTEXT;
   }
-  if (!AreLinked(content.gpu, Physical(CurrentDevice()))) {
+  if (content.gpu != Physical(CurrentDevice()) && !MayMap(content.gpu, Physical(CurrentDevice()))) {
     Complain("%s: GPUs %d and %d do not reach each other", __func__, content.gpu, Physical(CurrentDevice()));
     return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   }

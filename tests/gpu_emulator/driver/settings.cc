@@ -28,8 +28,12 @@ int Multiprocessors() {
   return count;
 }
 
+bool HasMig() { return Setting("MIG", 0) != 0; }
+int FullGpu() { return static_cast<int>(Setting("FULL_GPU", -1)); }
+int UnreachedGpu() { return static_cast<int>(Setting("UNREACHED_GPU", -1)); }
+
 int LinkDomains() {
-  static const int count = static_cast<int>(Setting("LINK_DOMAINS", 1));
+  static const int count = HasMig() ? DeviceCount() : static_cast<int>(Setting("LINK_DOMAINS", 1));
   return std::max(count, 1);
 }
 

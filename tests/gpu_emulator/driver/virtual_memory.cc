@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
@@ -90,7 +91,7 @@ CUresult CheckLocation(const CUmemLocation& location, const Range& mapping) {
   }
   const int gpu = Physical(location.id);
   if (mapping.kind == Kind::kMulticast ? IsInTeam(*mapping.multicast, gpu)
-                                       : mapping.backing->gpu == gpu || AreLinked(mapping.backing->gpu, gpu)) {
+                                       : mapping.backing->gpu == gpu || MayMap(mapping.backing->gpu, gpu)) {
     return CUDA_SUCCESS;
   }
   Complain("cuMemSetAccess: device %d does not reach this memory, which is %s", location.id,
@@ -168,6 +169,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
   CheckGranular(__func__, "number of bytes", bytes);
   if (bytes == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const Lock lock(Global());
+  static std::atomic<bool> was_full{false};
+  if (Physical(properties->location.id) == FullGpu() && !was_full.exchange(true)) return CUDA_ERROR_OUT_OF_MEMORY;
   auto backing = NewBacking(bytes, properties->location.id);
   if (backing == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t fill_at = NewAddresses(bytes, kGranularity);

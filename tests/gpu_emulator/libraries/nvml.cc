@@ -227,7 +227,7 @@ int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
 }
 int nvmlDeviceGetMigMode(void* device, unsigned* current, unsigned* pending) {
   RETURN_UNLESS_DEVICE(device);
-  *current = *pending = 0;
+  *current = *pending = emulator::HasMig() ? 1 : 0;
   return kSuccess;
 }
 

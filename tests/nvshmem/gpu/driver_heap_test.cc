@@ -22,8 +22,9 @@ using testing::kDoubleGranularity;
 
 using Heap = std::unique_ptr<DriverHeap>;
 
-Result<Heap> MakeHeap(std::vector<LocalPe> own, int n_pes, size_t bytes, MemorySharing sharing = MemorySharing::kNone) {
-  return DriverHeap::Create(&testing::CudaDouble::Driver(), {std::move(own), n_pes, bytes, sharing});
+Result<Heap> MakeHeap(std::vector<LocalPe> own, int n_pes, size_t bytes, MemorySharing sharing = MemorySharing::kNone,
+                      bool multicast = false) {
+  return DriverHeap::Create(&testing::CudaDouble::Driver(), {std::move(own), n_pes, bytes, sharing, multicast});
 }
 
 uint64_t* Words(void* memory) { return static_cast<uint64_t*>(memory); }
@@ -163,6 +164,60 @@ TEST_CASE("memory that cannot be imported names its PE") {
   REQUIRE(made.ok());
   testing::Refused().import = true;
   CHECK((*made)->ImportFile(1, 0).message().find("cuMemImportFromShareableHandle of PE 1 failed") == 0);
+}
+
+void* Multicast(const void* object) { return DriverHeap::Table().mc_ptr(kTeamWorld, object); }
+
+TEST_CASE("a multicast object has one address for an offset in all parts, from all processes") {
+  const size_t before = testing::LiveMemoryObjects();
+  for (const MemorySharing sharing : {MemorySharing::kFiles, MemorySharing::kFabric}) {
+    Result<Heap> two = MakeHeap({{0, 0}, {2, 1}}, 3, 1, sharing, true);
+    Result<Heap> one = MakeHeap({{1, 5}}, 3, 1, sharing, true);
+    REQUIRE((two.ok() && one.ok()));
+    CHECK((*two)->part_bytes() == 2 * kDoubleGranularity);  // of multicast objects
+    const auto give = [sharing](DriverHeap& from, DriverHeap& to, int object) {
+      if (sharing == MemorySharing::kFabric) return to.ImportFabric(object, *from.ExportFabric(object));
+      return to.ImportFile(object, OwnedFile(*from.ExportFile(object)).get());
+    };
+    for (const int pe : {0, 2}) REQUIRE(give(**two, **one, pe).ok());
+    REQUIRE(give(**one, **two, 1).ok());
+    REQUIRE(((*two)->Open().ok() && (*one)->Open().ok()));
+    CHECK((*one)->ExportFile(kMulticastObject).message() == "the multicast object has no memory in this process");
+    REQUIRE((*two)->MakeMulticast().ok());
+    REQUIRE(give(**two, **one, kMulticastObject).ok());
+    REQUIRE((*two)->AddToMulticast().ok());
+    CHECK((*two)->OpenMulticast().message().find("cuMulticastBindMem of the memory of PE 0 failed with") == 0);
+    REQUIRE((*one)->AddToMulticast().ok());
+    CHECK(Multicast((*two)->part(0)) == nullptr);
+    REQUIRE(((*two)->OpenMulticast().ok() && (*one)->OpenMulticast().ok()));
+    CHECK(testing::BoundToMulticast() == 3);
+    for (DriverHeap* const heap : {two->get(), one->get()}) {
+      auto* const first = static_cast<char*>(Multicast(heap->part(0)));
+      REQUIRE(first != nullptr);
+      for (int pe = 0; pe < 3; ++pe) {
+        CHECK(Multicast(heap->part(pe) + 300) == first + 300);
+        CHECK((first + 300 < heap->part(pe) || first >= heap->part(pe) + heap->part_bytes()));
+      }
+    }
+    CHECK(Multicast((*one)->part(0)) != Multicast((*two)->part(0)));
+  }
+  CHECK(testing::LiveMemoryObjects() == before);
+  CHECK(testing::BoundToMulticast() == 0);
+}
+
+TEST_CASE("without multicast memory a heap is as good, and says what the driver refused") {
+  const KeptRefusals kept;
+  testing::Refused().multicast = true;
+  Result<Heap> made = MakeHeap({{0, 0}, {1, 1}}, 2, 1, MemorySharing::kNone, true);
+  REQUIRE(made.ok());
+  CHECK((*made)->MakeMulticast().message().find("cuMulticastCreate for 2 GPUs failed with") == 0);
+  CHECK(!(*made)->AddToMulticast().ok());
+  REQUIRE((*made)->Open().ok());
+  CHECK(Multicast((*made)->part(1)) == nullptr);
+  testing::Refused() = {};
+  testing::Refused().add = 1;
+  REQUIRE((*made)->MakeMulticast().ok());
+  CHECK((*made)->AddToMulticast().message().find("cuMulticastAddDevice of device 1 failed with") == 0);
 }
 
 TEST_CASE("a process that does not answer is named in time") {

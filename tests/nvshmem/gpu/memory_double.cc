@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 
 namespace xla_shmem::testing {
 namespace {
@@ -16,8 +17,17 @@ constexpr int kInvalidValue = 1;       // CUDA_ERROR_INVALID_VALUE
 constexpr int kOutOfMemory = 2;        // CUDA_ERROR_OUT_OF_MEMORY
 constexpr int kPeerUnsupported = 217;  // CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
 
+constexpr int kNotSupported = 801;  // CUDA_ERROR_NOT_SUPPORTED
+
+struct Multicast {
+  unsigned devices = 0;
+  std::set<int> added;
+  std::map<int, size_t> bound;  // bytes, by device
+};
+
 struct Memory {
   std::mutex mutex;
+  std::map<ino_t, Multicast> multicasts;  // by their files
   gpu::MemoryHandle next = 0x1000;
   std::map<gpu::MemoryHandle, int> files;
   std::map<uintptr_t, size_t> reserved;
@@ -154,7 +164,71 @@ int Import(gpu::MemoryHandle* handle, void* shareable, int type) {
   return 0;
 }
 
+// Null if the handle is no multicast object's.
+Multicast* MulticastOf(gpu::MemoryHandle handle) {
+  const auto found = TheMemory().files.find(handle);
+  struct stat file{};
+  if (found == TheMemory().files.end() || fstat(found->second, &file) != 0) return nullptr;
+  const auto multicast = TheMemory().multicasts.find(file.st_ino);
+  return multicast == TheMemory().multicasts.end() ? nullptr : &multicast->second;
+}
+
+int CreateMulticast(gpu::MemoryHandle* handle, const gpu::MulticastProperties* properties) {
+  if (Refused().multicast) return kNotSupported;
+  if (!IsGranular(properties->bytes) || properties->devices == 0 || properties->flags != 0) return kInvalidValue;
+  const int file = memfd_create("multicast_double", MFD_CLOEXEC);
+  struct stat made{};
+  if (file < 0 || ftruncate(file, static_cast<off_t>(properties->bytes)) != 0 || fstat(file, &made) != 0) {
+    return kOutOfMemory;
+  }
+  const std::lock_guard<std::mutex> lock(TheMemory().mutex);
+  TheMemory().multicasts[made.st_ino] = {properties->devices, {}, {}};
+  *handle = NewHandle(file);
+  return 0;
+}
+
+int MulticastGranularity(size_t* bytes, const gpu::MulticastProperties* /*properties*/, int option) {
+  if (option != gpu::kMulticastGranularity) return kInvalidValue;
+  *bytes = 2 * kDoubleGranularity;
+  return 0;
+}
+
+int AddDevice(gpu::MemoryHandle handle, int device) {
+  const std::lock_guard<std::mutex> lock(TheMemory().mutex);
+  Multicast* const multicast = MulticastOf(handle);
+  if (multicast == nullptr || device == Refused().add) return kInvalidValue;
+  return multicast->added.size() < multicast->devices && multicast->added.insert(device).second ? 0 : kInvalidValue;
+}
+
+int Bind(gpu::MemoryHandle handle, size_t offset, gpu::MemoryHandle memory, size_t from, size_t bytes, uint64_t flags) {
+  const std::lock_guard<std::mutex> lock(TheMemory().mutex);
+  Multicast* const multicast = MulticastOf(handle);
+  if (multicast == nullptr || offset != 0 || from != 0 || flags != 0 || bytes % (2 * kDoubleGranularity) != 0 ||
+      TheMemory().files.count(memory) == 0 || multicast->added.size() != multicast->devices) {
+    return kInvalidValue;
+  }
+  for (const int device : multicast->added) {
+    if (multicast->bound.emplace(device, bytes).second) return 0;
+  }
+  return kInvalidValue;
+}
+
+int Unbind(gpu::MemoryHandle handle, int device, size_t offset, size_t bytes) {
+  const std::lock_guard<std::mutex> lock(TheMemory().mutex);
+  Multicast* const multicast = MulticastOf(handle);
+  if (multicast == nullptr || offset != 0 || multicast->bound[device] != bytes) return kInvalidValue;
+  multicast->bound.erase(device);
+  return 0;
+}
+
 }  // namespace
+
+size_t BoundToMulticast() {
+  const std::lock_guard<std::mutex> lock(TheMemory().mutex);
+  size_t bound = 0;
+  for (const auto& [file, multicast] : TheMemory().multicasts) bound += multicast.bound.size();
+  return bound;
+}
 
 RefusedMemory& Refused() {
   static RefusedMemory refused;
@@ -177,6 +251,11 @@ void AddVirtualMemory(gpu::CudaDriver* driver) {
   driver->mem_set_access = SetAccess;
   driver->mem_export = Export;
   driver->mem_import = Import;
+  driver->multicast_create = CreateMulticast;
+  driver->multicast_get_granularity = MulticastGranularity;
+  driver->multicast_add_device = AddDevice;
+  driver->multicast_bind_mem = Bind;
+  driver->multicast_unbind = Unbind;
 }
 
 }  // namespace xla_shmem::testing

@@ -86,7 +86,7 @@ def test_without_a_driver_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"devices_per_process": 2}, "NVSHMEM has one GPU per process"),
+        ({"devices_per_process": 2}, "--num-ranks 2 needs 4 GPUs, and CUDA shows 2"),
         ({"rivals": ("mpi",)}, "--vs mpi: there is no such variant on GPUs"),
         ({"gpus": None, "rivals": ("nccl-fast",)}, "--vs nccl-fast: there is no such variant on CPUs"),
     ],

@@ -359,11 +359,12 @@ def test_several_domains_are_a_note() -> None:
 
 
 def test_several_gpus_in_one_process_are_a_note_that_names_the_heap() -> None:
-    facts = machine(DGX, environment={"gpus_per_process": 8})
-    assert diagnose(facts).gpu.works
-    what, fix = first(facts)
-    assert "uses 8 GPUs; the CUDA driver makes their symmetric memory" in what
-    assert not fix
+    diagnosis = diagnose(machine(DGX, environment={"gpus_per_process": 8}))
+    assert diagnosis.gpu.works
+    heap, graphs = diagnosis.gpu.notes
+    assert "uses 8 GPUs; the CUDA driver makes their symmetric memory" in heap.what
+    assert graphs.what.startswith("XLA makes no CUDA graphs: this process has 8 GPUs")
+    assert diagnosis.first is None
 
 
 def test_without_nvshmem_the_drivers_memory_is_a_note_with_the_fix() -> None:

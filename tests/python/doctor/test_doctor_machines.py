@@ -95,4 +95,5 @@ def test_a_loopback_that_is_down_is_told() -> None:
     assert value["first"] == {
         "what": "127.0.0.1 cannot be reached (Network is unreachable), so processes of this host cannot form a job",
         "fix": "ip link set lo up",
+        "is_fault": True,
     }

@@ -33,6 +33,7 @@ class RecordingRuntime(Runtime):
       nvshmem_error: why NVSHMEM cannot be loaded.
       heap_error: why the driver does not make its memory.
       join_error: why the memory of the others cannot be mapped.
+      why_no_multicast: why its GPUs cannot be added to the multicast memory of the driver's heap.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class RecordingRuntime(Runtime):
         nvshmem_error: str = "",
         heap_error: str = "",
         join_error: str = "",
+        why_no_multicast: str = "",
     ) -> None:
         # Behind switches, all GPUs of a host reach one another.
         gpus = tuple(GpuFacts(bus_id, switch_links=18, compute_capability=compute_capability) for bus_id in bus_ids)
@@ -62,8 +64,10 @@ class RecordingRuntime(Runtime):
         self._nvshmem_error = nvshmem_error
         self._heap_error = heap_error
         self._join_error = join_error
+        self._why_no_multicast = why_no_multicast
         self.heaps: list[tuple[Any, ...]] = []
         self.joined: list[tuple[Any, ...]] = []
+        self.multicast_opened: list[int] = []
         self.dropped = 0
         self.with_nvshmem: list[bool] = []
         self.uses_multimem = False
@@ -96,10 +100,15 @@ class RecordingRuntime(Runtime):
             raise RuntimeError(self._heap_error)
         return f"note of {self._facts.gpus[0].bus_id}"
 
-    def join_heap(self, *arguments: Any) -> None:  # type: ignore[override]
+    def join_heap(self, *arguments: Any) -> str:  # type: ignore[override]
         self.joined.append(arguments)
         if self._join_error:
             raise RuntimeError(self._join_error)
+        return self._why_no_multicast
+
+    def open_multicast(self, world: int) -> None:  # type: ignore[override]
+        assert not self.started, "the arena looks for multicast memory when it starts"
+        self.multicast_opened.append(world)
 
     def drop_heaps(self) -> None:  # type: ignore[override]
         self.dropped += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import pytest
 from recording_job import RecordingRuntime, fabric_job, run_job
@@ -19,8 +20,8 @@ def test_processes_with_several_gpus_share_the_drivers_memory() -> None:
     assert runtimes[0].with_nvshmem == [False, False]
     arena = runtimes[0].started[0]["arena_bytes"]
     assert [runtime.heaps for runtime in runtimes] == [
-        [(0, [(0, 0), (1, 1)], 3, arena, "files")],
-        [(0, [(2, 0)], 3, arena, "files")],
+        [(0, [(0, 0), (1, 1)], 3, arena, "files", False)],
+        [(0, [(2, 0)], 3, arena, "files", False)],
     ]
     assert [runtime.joined for runtime in runtimes] == [
         [(0, 0, [(1, [2], "note of 0000:02:00.0")], 10)],
@@ -33,6 +34,7 @@ def test_processes_with_several_gpus_share_the_drivers_memory() -> None:
     assert runtimes[0].admitted == [({0: [0, 1, 2], 1: [0, 1, 2]}, fingerprint)]
     assert runtimes[1].admitted == [({0: [0, 1, 2]}, fingerprint)]
     assert [runtime.dropped for runtime in runtimes] == [0, 0]
+    assert not any(runtime.multicast_opened for runtime in runtimes)
 
 
 def test_one_process_alone_shares_its_memory_with_nobody() -> None:
@@ -116,3 +118,38 @@ def test_a_process_that_cannot_map_the_others_is_named_in_all_and_all_give_their
     assert reasons == {"process 1: process 0 of this host cannot be reached"}
     assert not any(runtime.admitted for runtime in runtimes)
     assert all(runtime.dropped for runtime in runtimes)
+
+
+def _switched_job(**of_the_second: str) -> list[RecordingRuntime]:
+    return [
+        RecordingRuntime("0000:00:00.0", "0000:01:00.0", compute_capability=(9, 0)),
+        RecordingRuntime("0000:02:00.0", compute_capability=(9, 0), **of_the_second),  # type: ignore[arg-type]
+    ]
+
+
+def test_multicast_memory_is_made_before_the_arenas_which_have_room_for_it() -> None:
+    runtimes = _switched_job()
+    assert all(job.transport.available for job in run_job(runtimes, gpu_reduce="multimem"))
+    assert [runtime.multicast_opened for runtime in runtimes] == [[0], [0]]
+    assert [runtime.heaps[0][5] for runtime in runtimes] == [True, True]
+    assert all(one["multimem"] for runtime in runtimes for one in runtime.started)
+    assert all(runtime.uses_multimem for runtime in runtimes)
+    without = _switched_job()
+    run_job(without)
+    assert without[0].heaps[0][3] < runtimes[0].heaps[0][3]
+
+
+def test_no_process_binds_multicast_memory_unless_all_have_added_their_gpus() -> None:
+    runtimes = _switched_job(why_no_multicast="cuMulticastAddDevice of device 0 failed")
+    assert all(job.transport.available for job in run_job(runtimes, gpu_reduce="multimem"))
+    assert not any(runtime.multicast_opened for runtime in runtimes)
+    assert all(runtime.started for runtime in runtimes)
+
+
+def test_multicast_memory_waits_for_no_process_that_cannot_map_the_heap() -> None:
+    runtimes = _switched_job(join_error="process 0 of this host cannot be reached")
+    begin = time.monotonic()
+    reasons = {job.transport.reason for job in run_job(runtimes, timeout_s=60, gpu_reduce="multimem")}
+    assert reasons == {"process 1: process 0 of this host cannot be reached"}
+    assert time.monotonic() - begin < 30
+    assert not any(runtime.multicast_opened for runtime in runtimes)

@@ -163,8 +163,9 @@ size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, 
 
 // `own`: (PE of the world, CUDA device).
 std::string MakeHeap(int world, const std::vector<std::pair<int, int>>& own, int n_pes, size_t bytes,
-                     const std::string& sharing) {
+                     const std::string& sharing, bool multicast) {
   gpu::DriverHeap::Options options;
+  options.multicast = multicast;
   for (const auto& [pe, device] : own) options.own.push_back({pe, device});
   options.n_pes = n_pes;
   options.bytes = bytes;
@@ -173,13 +174,18 @@ std::string MakeHeap(int world, const std::vector<std::pair<int, int>>& own, int
 }
 
 // `others`: (process, its PEs of the world, its note).
-void JoinHeap(int world, int process, const std::vector<std::tuple<int, std::vector<int>, std::string>>& others,
-              double patience_s) {
+std::string JoinHeap(int world, int process, const std::vector<std::tuple<int, std::vector<int>, std::string>>& others,
+                     double patience_s) {
   std::vector<HeapPeer> peers;
   peers.reserve(others.size());
   for (const auto& [number, pes, note] : others) peers.push_back({number, pes, note});
   const auto patience = std::chrono::milliseconds(static_cast<int64_t>(patience_s * 1000));
-  RuntimeErrorUnlessOk(CallWithoutGil([&] { return GpuProcess::Get().JoinHeap(world, process, peers, patience); }));
+  return ValueOrRuntimeError(
+      CallWithoutGil([&] { return GpuProcess::Get().JoinHeap(world, process, peers, patience); }));
+}
+
+void OpenMulticast(int world) {
+  RuntimeErrorUnlessOk(CallWithoutGil([&] { return GpuProcess::Get().OpenMulticast(world); }));
 }
 
 // `worlds`: by CUDA device.
@@ -264,10 +270,11 @@ void SetAdmitHook(nb::callable hook) {
   });
 }
 
-nb::dict CudaHandlers() {
+nb::dict CudaHandlers(bool in_graphs) {
   nb::dict handlers;
   for (const GpuHandler& handler : GpuHandlers()) {
-    handlers[handler.target] = HandlerStages(GpuInstantiateHandler, handler.execute);
+    handlers[handler.target] =
+        HandlerStages(GpuInstantiateHandler, in_graphs ? handler.execute.in_graphs : handler.execute.outside_graphs);
   }
   return handlers;
 }
@@ -294,10 +301,15 @@ void BindRuntime(nb::module_& m) {
         "`heap` (gpu_join_heap), or NVSHMEM's, whose world it joins. Raises RuntimeError.");
   m.def(
       "gpu_make_heap", &MakeHeap, nb::arg("world"), nb::arg("own"), nb::arg("n_pes"), nb::arg("bytes"),
-      nb::arg("sharing"),
+      nb::arg("sharing"), nb::arg("multicast") = false,
       "Makes the memory of this process's PEs of a world; returns what the others need to know. Raises RuntimeError.");
-  m.def("gpu_join_heap", &JoinHeap, nb::arg("world"), nb::arg("process"), nb::arg("others"), nb::arg("patience_s"),
-        "Maps the memory of all PEs of a world; all its processes call it. Raises RuntimeError.");
+  m.def(
+      "gpu_join_heap", &JoinHeap, nb::arg("world"), nb::arg("process"), nb::arg("others"), nb::arg("patience_s"),
+      "Maps the memory of all PEs of a world; all its processes call it. Returns \"\" or why this process cannot have "
+      "the multicast memory that `gpu_make_heap` was asked for. Raises RuntimeError.");
+  m.def("gpu_open_multicast", &OpenMulticast, nb::arg("world"),
+        "Makes the multicast memory of a world in whose processes `gpu_join_heap` has returned \"\". Raises "
+        "RuntimeError.");
   m.def(
       "gpu_drop_heaps", [] { CallWithoutGil([] { GpuProcess::Get().DropHeaps(); }); },
       "Gives the driver heaps back, if the job does not use them.");
@@ -365,7 +377,8 @@ void BindGpuRuntime(nb::module_& m) {
   BindRuntime(m);
   BindNvshmem(m);
   BindDeviceCode(m);
-  m.def("cuda_handlers", &CudaHandlers, "FFI targets of XLA:GPU by name, as cpu_handlers.");
+  m.def("cuda_handlers", &CudaHandlers, nb::arg("in_graphs") = true,
+        "FFI targets of XLA:GPU by name, as cpu_handlers. `in_graphs`: whether CUDA graphs may capture the calls.");
 }
 
 }  // namespace xla_shmem

@@ -42,6 +42,7 @@ inline constexpr int kAllocationPinned = 1;           // CU_MEM_ALLOCATION_TYPE_
 inline constexpr int kLocationDevice = 1;             // CU_MEM_LOCATION_TYPE_DEVICE
 inline constexpr unsigned kAccessReadWrite = 3;       // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 inline constexpr int kGranularityRecommended = 1;     // CU_MEM_ALLOC_GRANULARITY_RECOMMENDED
+inline constexpr int kMulticastGranularity = 0;       // CU_MULTICAST_GRANULARITY_MINIMUM
 inline constexpr int kHandleNone = 0;                 // CU_MEM_HANDLE_TYPE_NONE
 inline constexpr int kHandleFile = 1;                 // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 inline constexpr int kHandleFabric = 8;               // CU_MEM_HANDLE_TYPE_FABRIC
@@ -95,6 +96,15 @@ struct MemoryAccess {
 };
 static_assert(sizeof(MemoryAccess) == 12);
 
+// CUmulticastObjectProp.
+struct MulticastProperties {
+  unsigned devices;
+  size_t bytes;
+  uint64_t handle_types;
+  uint64_t flags;
+};
+static_assert(sizeof(MulticastProperties) == 32);
+
 struct CudaDriver {
   int (*init)(unsigned flags);
   int (*driver_get_version)(int* version);  // 1000 * major + 10 * minor
@@ -144,6 +154,14 @@ struct CudaDriver {
   // `shareable`: the file descriptor itself, or the address of the bytes.
   int (*mem_import)(MemoryHandle* handle, void* shareable, int handle_type);
 
+  // Memory of several devices behind one address. Null before CUDA 12.1.
+  int (*multicast_create)(MemoryHandle* handle, const MulticastProperties* properties);
+  int (*multicast_get_granularity)(size_t* bytes, const MulticastProperties* properties, int option);
+  int (*multicast_add_device)(MemoryHandle handle, int device);
+  int (*multicast_bind_mem)(MemoryHandle handle, size_t offset, MemoryHandle memory, size_t memory_offset, size_t bytes,
+                            uint64_t flags);
+  int (*multicast_unbind)(MemoryHandle handle, int device, size_t offset, size_t bytes);
+
   int (*module_load_data)(CudaModule* module, const void* image);
   int (*module_get_function)(CudaFunction* function, CudaModule module, const char* name);
   // Null before CUDA 11.8.
@@ -158,6 +176,9 @@ struct CudaDriver {
 // Opens `library` (normally "libcuda.so.1") and fills the table. Error if it does not open or lacks a call. Does not
 // call into the driver.
 Result<CudaDriver> LoadCudaDriver(const std::string& library);
+
+// Ok, or `what` with the name of the error.
+Status CudaStatus(const CudaDriver& cuda, int result, const std::string& what);
 
 inline DeviceAddress AddressOf(const void* pointer) { return reinterpret_cast<DeviceAddress>(pointer); }
 

@@ -35,19 +35,14 @@ int HandleType(MemorySharing sharing) {
   return kHandleNone;
 }
 
+std::string NameOf(int pe) { return pe == kMulticastObject ? "the multicast object" : "PE " + std::to_string(pe); }
+
 }  // namespace
 
 Result<std::unique_ptr<DriverHeap>> DriverHeap::Create(const CudaDriver* cuda, const Options& options) {
   std::unique_ptr<DriverHeap> heap(new DriverHeap(cuda, options));
   XLA_SHMEM_RETURN_IF_ERROR(heap->Make());
   return heap;
-}
-
-Status DriverHeap::Check(int result, const std::string& what) const {
-  if (result == kCudaSuccess) return {};
-  const char* name = nullptr;
-  cuda_->get_error_name(result, &name);
-  return Status::Error(what + " failed with " + (name != nullptr ? name : "error " + std::to_string(result)));
 }
 
 Status DriverHeap::Make() {
@@ -57,23 +52,32 @@ Status DriverHeap::Make() {
   for (const LocalPe& own : options_.own) {
     size_t bytes = 0;
     properties.device = own.device;
-    XLA_SHMEM_RETURN_IF_ERROR(Check(cuda_->mem_get_granularity(&bytes, &properties, kGranularityRecommended),
-                                    "cuMemGetAllocationGranularity of device " + std::to_string(own.device)));
+    XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_,
+                                         cuda_->mem_get_granularity(&bytes, &properties, kGranularityRecommended),
+                                         "cuMemGetAllocationGranularity of device " + std::to_string(own.device)));
     granularity = std::max(granularity, bytes);  // powers of two
+  }
+  if (options_.multicast && cuda_->multicast_get_granularity != nullptr) {
+    const MulticastProperties multicast = ForMulticast();
+    size_t bytes = 0;
+    // Without multicast memory the heap is as good.
+    if (cuda_->multicast_get_granularity(&bytes, &multicast, kMulticastGranularity) == kCudaSuccess) {
+      granularity = std::max(granularity, bytes);
+    }
   }
   part_bytes_ = RoundUp(options_.bytes, granularity);
   taken_.assign(options_.n_pes, 0);
   DeviceAddress base = 0;
   const size_t reserved = part_bytes_ * options_.n_pes;
-  XLA_SHMEM_RETURN_IF_ERROR(Check(cuda_->mem_address_reserve(&base, reserved, 0, 0, 0),
-                                  "cuMemAddressReserve of " + std::to_string(reserved) + " bytes"));
+  XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->mem_address_reserve(&base, reserved, 0, 0, 0),
+                                       "cuMemAddressReserve of " + std::to_string(reserved) + " bytes"));
   base_ = reinterpret_cast<char*>(base);
   for (const LocalPe& own : options_.own) {
     properties.device = own.device;
     MemoryHandle memory = 0;
-    const Status made = Check(cuda_->mem_create(&memory, part_bytes_, &properties, 0),
-                              "cuMemCreate of " + std::to_string(part_bytes_) +
-                                  " bytes of symmetric memory on device " + std::to_string(own.device));
+    const Status made = CudaStatus(*cuda_, cuda_->mem_create(&memory, part_bytes_, &properties, 0),
+                                   "cuMemCreate of " + std::to_string(part_bytes_) +
+                                       " bytes of symmetric memory on device " + std::to_string(own.device));
     if (!made.ok()) {
       return Status::Error(made.message() +
                            ": lower XLA_SHMEM_HEAP_SIZE if the GPU's memory is full; a container needs permission to "
@@ -84,10 +88,12 @@ Status DriverHeap::Make() {
   return {};
 }
 
+// A multicast object is only kept: it is mapped once all have added their GPUs.
 Status DriverHeap::Map(int pe, MemoryHandle memory) {
   memory_.emplace_back(pe, memory);
-  XLA_SHMEM_RETURN_IF_ERROR(Check(cuda_->mem_map(AddressOf(part(pe)), part_bytes_, 0, memory, 0),
-                                  "cuMemMap of the memory of PE " + std::to_string(pe)));
+  if (pe == kMulticastObject) return {};
+  XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->mem_map(AddressOf(part(pe)), part_bytes_, 0, memory, 0),
+                                       "cuMemMap of the memory of PE " + std::to_string(pe)));
   mapped_.push_back(pe);
   return {};
 }
@@ -98,46 +104,55 @@ const LocalPe* DriverHeap::FindOwn(int pe) const {
   return found == options_.own.end() ? nullptr : &*found;
 }
 
-Result<int> DriverHeap::ExportFile(int pe) const {
+Result<MemoryHandle> DriverHeap::HandleOf(int pe) const {
   for (const auto& [owner, memory] : memory_) {
-    if (owner != pe) continue;
-    int file = -1;
-    XLA_SHMEM_RETURN_IF_ERROR(Check(cuda_->mem_export(&file, memory, kHandleFile, 0),
-                                    "cuMemExportToShareableHandle of PE " + std::to_string(pe)));
-    return file;
+    if (owner == pe) return memory;
   }
-  return Status::Error("PE " + std::to_string(pe) + " has no memory in this process");
+  return Status::Error(NameOf(pe) + " has no memory in this process");
+}
+
+Result<int> DriverHeap::ExportFile(int pe) const {
+  const Result<MemoryHandle> memory = HandleOf(pe);
+  if (!memory.ok()) return memory.status();
+  int file = -1;
+  XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->mem_export(&file, *memory, kHandleFile, 0),
+                                       "cuMemExportToShareableHandle of " + NameOf(pe)));
+  return file;
 }
 
 Result<std::string> DriverHeap::ExportFabric(int pe) const {
-  for (const auto& [owner, memory] : memory_) {
-    if (owner != pe) continue;
-    std::string handle(kFabricHandleBytes, '\0');
-    XLA_SHMEM_RETURN_IF_ERROR(Check(cuda_->mem_export(handle.data(), memory, kHandleFabric, 0),
-                                    "cuMemExportToShareableHandle (fabric) of PE " + std::to_string(pe)));
-    return handle;
-  }
-  return Status::Error("PE " + std::to_string(pe) + " has no memory in this process");
+  const Result<MemoryHandle> memory = HandleOf(pe);
+  if (!memory.ok()) return memory.status();
+  std::string handle(kFabricHandleBytes, '\0');
+  XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->mem_export(handle.data(), *memory, kHandleFabric, 0),
+                                       "cuMemExportToShareableHandle (fabric) of " + NameOf(pe)));
+  return handle;
 }
 
 Status DriverHeap::ImportFile(int pe, int file) {
   MemoryHandle memory = 0;
   XLA_SHMEM_RETURN_IF_ERROR(
-      Check(cuda_->mem_import(&memory, reinterpret_cast<void*>(static_cast<uintptr_t>(file)), kHandleFile),
-            "cuMemImportFromShareableHandle of PE " + std::to_string(pe)));
+      CudaStatus(*cuda_, cuda_->mem_import(&memory, reinterpret_cast<void*>(static_cast<uintptr_t>(file)), kHandleFile),
+                 "cuMemImportFromShareableHandle of " + NameOf(pe)));
   return Map(pe, memory);
 }
 
 Status DriverHeap::ImportFabric(int pe, const std::string& handle) {
   if (handle.size() != kFabricHandleBytes) {
-    return Status::Error("the fabric handle of PE " + std::to_string(pe) + " has " + std::to_string(handle.size()) +
+    return Status::Error("the fabric handle of " + NameOf(pe) + " has " + std::to_string(handle.size()) +
                          " bytes, not " + std::to_string(kFabricHandleBytes));
   }
   std::string copy = handle;
   MemoryHandle memory = 0;
-  XLA_SHMEM_RETURN_IF_ERROR(Check(cuda_->mem_import(&memory, copy.data(), kHandleFabric),
-                                  "cuMemImportFromShareableHandle (fabric) of PE " + std::to_string(pe)));
+  XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->mem_import(&memory, copy.data(), kHandleFabric),
+                                       "cuMemImportFromShareableHandle (fabric) of " + NameOf(pe)));
   return Map(pe, memory);
+}
+
+std::vector<MemoryAccess> DriverHeap::OwnAccess() const {
+  std::vector<MemoryAccess> access(options_.own.size());
+  for (size_t i = 0; i < access.size(); ++i) access[i].device = options_.own[i].device;
+  return access;
 }
 
 Status DriverHeap::Open() {
@@ -145,21 +160,69 @@ Status DriverHeap::Open() {
     return Status::Error("the heap has the memory of " + std::to_string(mapped_.size()) + " of " +
                          std::to_string(options_.n_pes) + " PEs");
   }
-  std::vector<MemoryAccess> access(options_.own.size());
-  for (size_t i = 0; i < access.size(); ++i) access[i].device = options_.own[i].device;
+  const std::vector<MemoryAccess> access = OwnAccess();
   for (int pe = 0; pe < options_.n_pes; ++pe) {
     const LocalPe* const own = FindOwn(pe);
     XLA_SHMEM_RETURN_IF_ERROR(
-        Check(cuda_->mem_set_access(AddressOf(part(pe)), part_bytes_, access.data(), access.size()),
-              "cuMemSetAccess to the memory of PE " + std::to_string(pe) +
-                  (own != nullptr ? ", device " + std::to_string(own->device) + "," : "") +
-                  " for the GPUs of this "
-                  "process"));
+        CudaStatus(*cuda_, cuda_->mem_set_access(AddressOf(part(pe)), part_bytes_, access.data(), access.size()),
+                   "cuMemSetAccess to the memory of PE " + std::to_string(pe) +
+                       (own != nullptr ? ", device " + std::to_string(own->device) + "," : "") +
+                       " for the GPUs of this "
+                       "process"));
   }
   OpenHeaps& open = TheHeaps();
   const std::lock_guard<std::shared_mutex> lock(open.mutex);
   open.heaps.push_back(this);
   open_ = true;
+  return {};
+}
+
+MulticastProperties DriverHeap::ForMulticast() const {
+  return {static_cast<unsigned>(options_.n_pes), part_bytes_, static_cast<uint64_t>(HandleType(options_.sharing)), 0};
+}
+
+Status DriverHeap::MakeMulticast() {
+  if (cuda_->multicast_create == nullptr) {
+    return Status::Error("the driver is older than CUDA 12.1, which has the first multicast objects");
+  }
+  const MulticastProperties properties = ForMulticast();
+  MemoryHandle object = 0;
+  XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->multicast_create(&object, &properties),
+                                       "cuMulticastCreate for " + std::to_string(options_.n_pes) + " GPUs"));
+  return Map(kMulticastObject, object);
+}
+
+Status DriverHeap::AddToMulticast() {
+  const Result<MemoryHandle> object = HandleOf(kMulticastObject);
+  if (!object.ok()) return object.status();
+  for (const LocalPe& own : options_.own) {
+    XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->multicast_add_device(*object, own.device),
+                                         "cuMulticastAddDevice of device " + std::to_string(own.device)));
+  }
+  return {};
+}
+
+Status DriverHeap::OpenMulticast() {
+  const Result<MemoryHandle> object = HandleOf(kMulticastObject);
+  if (!object.ok()) return object.status();
+  for (const LocalPe& own : options_.own) {
+    const Result<MemoryHandle> memory = HandleOf(own.pe);
+    if (!memory.ok()) return memory.status();
+    XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->multicast_bind_mem(*object, 0, *memory, 0, part_bytes_, 0),
+                                         "cuMulticastBindMem of the memory of PE " + std::to_string(own.pe)));
+    bound_.push_back(own.device);
+  }
+  DeviceAddress base = 0;
+  XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->mem_address_reserve(&base, part_bytes_, 0, 0, 0),
+                                       "cuMemAddressReserve of " + std::to_string(part_bytes_) + " bytes"));
+  multicast_ = reinterpret_cast<char*>(base);
+  XLA_SHMEM_RETURN_IF_ERROR(
+      CudaStatus(*cuda_, cuda_->mem_map(base, part_bytes_, 0, *object, 0), "cuMemMap of the multicast object"));
+  maps_multicast_ = true;
+  const std::vector<MemoryAccess> access = OwnAccess();
+  XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->mem_set_access(base, part_bytes_, access.data(), access.size()),
+                                       "cuMemSetAccess to the multicast object"));
+  multicast_is_open_ = true;
   return {};
 }
 
@@ -176,19 +239,31 @@ bool DriverHeap::Contains(const void* address) const {
   return byte >= base_ && byte < base_ + part_bytes_ * options_.n_pes;
 }
 
+// What `address` returns for the open heap in which the object lies, and its offset in a part; null without such a
+// heap.
+template <typename Address>
+char* DriverHeap::InHeap(const void* object, Address address) {
+  OpenHeaps& open = TheHeaps();
+  const std::shared_lock<std::shared_mutex> lock(open.mutex);
+  for (const DriverHeap* heap : open.heaps) {
+    if (!heap->Contains(object)) continue;
+    return address(*heap, (static_cast<const char*>(object) - heap->base_) % heap->part_bytes_);
+  }
+  return nullptr;
+}
+
 const NvshmemApi& DriverHeap::Table() {
   static const NvshmemApi table = [] {
     NvshmemApi api{};
     api.ptr = [](const void* object, int pe) -> void* {
-      OpenHeaps& open = TheHeaps();
-      const std::shared_lock<std::shared_mutex> lock(open.mutex);
-      for (const DriverHeap* heap : open.heaps) {
-        if (!heap->Contains(object)) continue;
-        if (pe < 0 || pe >= heap->options_.n_pes) return nullptr;
-        const size_t offset = (static_cast<const char*>(object) - heap->base_) % heap->part_bytes_;
-        return heap->part(pe) + offset;
-      }
-      return nullptr;
+      return InHeap(object, [pe](const DriverHeap& heap, size_t offset) -> char* {
+        return pe >= 0 && pe < heap.options_.n_pes ? heap.part(pe) + offset : nullptr;
+      });
+    };
+    api.mc_ptr = [](TeamHandle /*all PEs*/, const void* object) -> void* {
+      return InHeap(object, [](const DriverHeap& heap, size_t offset) -> char* {
+        return heap.multicast_is_open_ ? heap.multicast_ + offset : nullptr;
+      });
     };
     return api;
   }();
@@ -200,6 +275,11 @@ DriverHeap::~DriverHeap() {
     OpenHeaps& open = TheHeaps();
     const std::lock_guard<std::shared_mutex> lock(open.mutex);
     open.heaps.erase(std::remove(open.heaps.begin(), open.heaps.end(), this), open.heaps.end());
+  }
+  if (maps_multicast_) cuda_->mem_unmap(AddressOf(multicast_), part_bytes_);
+  if (multicast_ != nullptr) cuda_->mem_address_free(AddressOf(multicast_), part_bytes_);
+  if (const Result<MemoryHandle> object = HandleOf(kMulticastObject); object.ok()) {
+    for (const int device : bound_) cuda_->multicast_unbind(*object, device, 0, part_bytes_);
   }
   for (const int pe : mapped_) cuda_->mem_unmap(AddressOf(part(pe)), part_bytes_);
   for (const auto& [pe, memory] : memory_) cuda_->mem_release(memory);

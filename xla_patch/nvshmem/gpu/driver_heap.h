@@ -6,10 +6,14 @@
 // descriptors (one host) or fabric handles (one NVLink fabric). The base may differ between processes, an object's
 // offset may not. All of the process's GPUs in the world may read and write all parts.
 //
+// A multicast object makes one range more, which stands for the same offset in all parts: for reductions in the NVLink
+// switch. One process makes it, the others import it, and each adds its GPUs.
+//
 // Nothing is collective. Unlike NVSHMEM's start, all can be undone: the destructor gives everything back.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_DRIVER_HEAP_H_
 #define XLA_SHMEM_NVSHMEM_GPU_DRIVER_HEAP_H_
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -25,6 +29,9 @@ namespace xla_shmem::gpu {
 // How other processes map a PE's memory; a process alone needs none.
 enum class MemorySharing { kNone, kFiles, kFabric };
 
+// Stands for the multicast object where a PE's memory is exported or imported.
+inline constexpr int kMulticastObject = -1;
+
 // A PE of this process.
 struct LocalPe {
   int pe = 0;
@@ -38,6 +45,7 @@ class DriverHeap {
     int n_pes = 1;
     size_t bytes = 0;  // of each PE
     MemorySharing sharing = MemorySharing::kNone;
+    bool multicast = false;  // whether a multicast object may follow
   };
 
   // Makes the memory of this process's PEs. `cuda` must outlive the heap, and the devices' contexts must exist.
@@ -46,6 +54,8 @@ class DriverHeap {
   DriverHeap(const DriverHeap&) = delete;
   DriverHeap& operator=(const DriverHeap&) = delete;
 
+  // Makes the world's multicast object, in one of its processes.
+  Status MakeMulticast();
   // What another process imports of an own PE: a file descriptor, which the caller closes, or the bytes of a fabric
   // handle.
   Result<int> ExportFile(int pe) const;
@@ -56,21 +66,31 @@ class DriverHeap {
   // Lets this process's GPUs use the memory of all PEs, which has been imported. Table().ptr answers from then on.
   Status Open();
 
+  // Adds this process's GPUs to the multicast object.
+  Status AddToMulticast();
+  // Maps the object; Table().mc_ptr answers from then on. All processes have added their GPUs: the driver waits for
+  // those that are missing.
+  Status OpenMulticast();
+
   // Address of an own PE's object, at the same offset on all PEs if they allocate alike; null if nothing is left.
   void* Allocate(int pe, size_t bytes);
   char* part(int pe) const { return base_ + static_cast<size_t>(pe) * part_bytes_; }
   size_t part_bytes() const { return part_bytes_; }
 
-  // NVSHMEM's calls for addresses of any open heap of this process: only `ptr`. A process alone has no my_pe.
+  // NVSHMEM's calls for addresses of any open heap of this process: `ptr` and `mc_ptr`. A process alone has no my_pe.
   static const NvshmemApi& Table();
 
  private:
   DriverHeap(const CudaDriver* cuda, Options options) : cuda_(cuda), options_(std::move(options)) {}
   Status Make();
   Status Map(int pe, MemoryHandle memory);
-  Status Check(int result, const std::string& what) const;
+  Result<MemoryHandle> HandleOf(int pe) const;
+  MulticastProperties ForMulticast() const;
+  std::vector<MemoryAccess> OwnAccess() const;
   const LocalPe* FindOwn(int pe) const;
   bool Contains(const void* address) const;
+  template <typename Address>
+  static char* InHeap(const void* object, Address address);
 
   const CudaDriver* const cuda_;
   const Options options_;
@@ -80,6 +100,10 @@ class DriverHeap {
   std::vector<int> mapped_;                           // PEs
   std::vector<size_t> taken_;                         // bytes of each PE's part
   bool open_ = false;
+  std::vector<int> bound_;       // devices whose memory is bound to the multicast object
+  char* multicast_ = nullptr;    // its addresses, not null once they are reserved
+  bool maps_multicast_ = false;  // they are mapped
+  std::atomic<bool> multicast_is_open_{false};
 };
 
 }  // namespace xla_shmem::gpu

@@ -86,6 +86,7 @@ class Watchdog {
   void SetAskPeers(std::function<PeerFacts()> ask);
   // Ok, or why the job has failed. A failed job stays failed.
   Status Check() const;
+  std::chrono::nanoseconds deadline() const { return deadline_; }
   // Fails the job.
   void Fail(const std::string& reason);
 

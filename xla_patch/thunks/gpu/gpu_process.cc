@@ -1,5 +1,6 @@
 #include "xla_patch/thunks/gpu/gpu_process.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "xla_patch/nvshmem/gpu/bootstrap.h"
@@ -28,6 +29,21 @@ std::string FromHex(const std::string& text) {
 }
 
 constexpr size_t kHexHandle = 2 * gpu::kFabricHandleBytes;
+
+// The PE whose process makes a world's multicast object, and the end of its note where it has made it.
+constexpr int kMakesMulticast = 0;
+constexpr char kWithMulticast[] = "+multicast";
+
+bool HasPe(const std::vector<gpu::LocalPe>& own, int pe) {
+  return std::any_of(own.begin(), own.end(), [pe](const gpu::LocalPe& local) { return local.pe == pe; });
+}
+
+// What a process gives to the others: the memory of its PEs and, behind it, the multicast object.
+std::vector<int> ObjectsOf(const HeapPeer& other, bool multicast) {
+  std::vector<int> objects = other.pes;
+  if (multicast) objects.push_back(gpu::kMulticastObject);
+  return objects;
+}
 
 }  // namespace
 
@@ -79,20 +95,43 @@ Result<std::string> GpuProcess::MakeHeap(int world, const gpu::DriverHeap::Optio
   Result<std::unique_ptr<gpu::DriverHeap>> heap = gpu::DriverHeap::Create(&cuda_, options);
   if (!heap.ok()) return heap.status();
   made.heap = *std::move(heap);
-  std::string note;
-  if (options.sharing == gpu::MemorySharing::kFiles) {
+  if (options.multicast && HasPe(options.own, kMakesMulticast)) {
+    made.why_no_multicast = made.heap->MakeMulticast().message();
+  }
+  Result<std::string> note = MakeNote(&made);
+  if (note.ok()) worlds_[world] = std::move(made);
+  return note;
+}
+
+std::vector<int> GpuProcess::OwnObjects(const World& world) {
+  HeapPeer self;
+  for (const gpu::LocalPe& own : world.options.own) self.pes.push_back(own.pe);
+  return ObjectsOf(
+      self, world.options.multicast && HasPe(world.options.own, kMakesMulticast) && world.why_no_multicast.empty());
+}
+
+Status GpuProcess::AfterImport(World* world, int object, const Status& imported) {
+  if (object != gpu::kMulticastObject) return imported;
+  world->why_no_multicast = imported.message();
+  return {};
+}
+
+Result<std::string> GpuProcess::MakeNote(World* made) {
+  const std::vector<int> objects = OwnObjects(*made);
+  if (made->options.sharing == gpu::MemorySharing::kFiles) {
     Result<std::unique_ptr<gpu::FileExchange>> files = gpu::FileExchange::Listen();
     if (!files.ok()) return files.status();
-    made.files = *std::move(files);
-    note = made.files->address();
-  } else if (options.sharing == gpu::MemorySharing::kFabric) {
-    for (const gpu::LocalPe& own : options.own) {
-      const Result<std::string> handle = made.heap->ExportFabric(own.pe);
+    made->files = *std::move(files);
+    return made->files->address() + (objects.back() == gpu::kMulticastObject ? kWithMulticast : "");
+  }
+  std::string note;
+  if (made->options.sharing == gpu::MemorySharing::kFabric) {
+    for (const int object : objects) {
+      const Result<std::string> handle = made->heap->ExportFabric(object);
       if (!handle.ok()) return handle.status();
       note += ToHex(*handle);
     }
   }
-  worlds_[world] = std::move(made);
   return note;
 }
 
@@ -100,27 +139,46 @@ Status GpuProcess::ImportFiles(World* world, int process, const std::vector<Heap
                                std::chrono::milliseconds patience) {
   std::vector<gpu::OwnedFile> owned;
   std::vector<int> own;
-  for (const gpu::LocalPe& local : world->options.own) {
-    const Result<int> file = world->heap->ExportFile(local.pe);
+  for (const int object : OwnObjects(*world)) {
+    const Result<int> file = world->heap->ExportFile(object);
     if (!file.ok()) return file.status();
     owned.emplace_back(*file);
     own.push_back(*file);
   }
+  std::map<int, std::vector<int>> objects;  // by process
   std::vector<gpu::FileExchange::Peer> peers;
-  peers.reserve(others.size());
-  for (const HeapPeer& other : others) peers.push_back({other.process, other.note, static_cast<int>(other.pes.size())});
+  for (const HeapPeer& other : others) {
+    const size_t end = other.note.find(kWithMulticast);
+    objects[other.process] = ObjectsOf(other, end != std::string::npos);
+    peers.push_back({other.process, other.note.substr(0, end), static_cast<int>(objects[other.process].size())});
+  }
   Result<std::map<int, std::vector<gpu::OwnedFile>>> files = world->files->Exchange(process, own, peers, patience);
   if (!files.ok()) return files.status();
-  for (const HeapPeer& other : others) {
-    for (size_t i = 0; i < other.pes.size(); ++i) {
-      XLA_SHMEM_RETURN_IF_ERROR(world->heap->ImportFile(other.pes[i], (*files)[other.process][i].get()));
+  for (const auto& [other, theirs] : objects) {
+    for (size_t i = 0; i < theirs.size(); ++i) {
+      XLA_SHMEM_RETURN_IF_ERROR(
+          AfterImport(world, theirs[i], world->heap->ImportFile(theirs[i], (*files)[other][i].get())));
     }
   }
   return {};
 }
 
-Status GpuProcess::JoinHeap(int world_number, int process, const std::vector<HeapPeer>& others,
-                            std::chrono::milliseconds patience) {
+Status GpuProcess::ImportFabric(World* world, const std::vector<HeapPeer>& others) {
+  for (const HeapPeer& other : others) {
+    const std::vector<int> theirs = ObjectsOf(other, other.note.size() > other.pes.size() * kHexHandle);
+    if (other.note.size() != theirs.size() * kHexHandle) {
+      return Status::Error("process " + std::to_string(other.process) + " announced no fabric handles");
+    }
+    for (size_t i = 0; i < theirs.size(); ++i) {
+      const std::string handle = FromHex(other.note.substr(i * kHexHandle, kHexHandle));
+      XLA_SHMEM_RETURN_IF_ERROR(AfterImport(world, theirs[i], world->heap->ImportFabric(theirs[i], handle)));
+    }
+  }
+  return {};
+}
+
+Result<std::string> GpuProcess::JoinHeap(int world_number, int process, const std::vector<HeapPeer>& others,
+                                         std::chrono::milliseconds patience) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = worlds_.find(world_number);
   if (found == worlds_.end()) return Status::Error("this process has no memory in that world");
@@ -128,20 +186,20 @@ Status GpuProcess::JoinHeap(int world_number, int process, const std::vector<Hea
   if (world.options.sharing == gpu::MemorySharing::kFiles) {
     XLA_SHMEM_RETURN_IF_ERROR(ImportFiles(&world, process, others, patience));
   } else if (world.options.sharing == gpu::MemorySharing::kFabric) {
-    for (const HeapPeer& other : others) {
-      if (other.note.size() != other.pes.size() * kHexHandle) {
-        return Status::Error("process " + std::to_string(other.process) + " announced no fabric handles");
-      }
-      for (size_t i = 0; i < other.pes.size(); ++i) {
-        XLA_SHMEM_RETURN_IF_ERROR(
-            world.heap->ImportFabric(other.pes[i], FromHex(other.note.substr(i * kHexHandle, kHexHandle))));
-      }
-    }
+    XLA_SHMEM_RETURN_IF_ERROR(ImportFabric(&world, others));
   }
   XLA_SHMEM_RETURN_IF_ERROR(world.heap->Open());
   world.joined = true;
   world.files.reset();
-  return {};
+  if (world.options.multicast && world.why_no_multicast.empty()) {
+    world.why_no_multicast = world.heap->AddToMulticast().message();
+  }
+  return world.why_no_multicast;
+}
+
+Status GpuProcess::OpenMulticast(int world) {
+  gpu::DriverHeap* const heap = HeapOf(world);
+  return heap != nullptr ? heap->OpenMulticast() : Status::Error("this process has no memory in that world");
 }
 
 gpu::DriverHeap* GpuProcess::HeapOf(int world) {

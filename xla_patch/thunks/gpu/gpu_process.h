@@ -44,8 +44,12 @@ class GpuProcess {
   Result<std::string> UniqueId();
   // The driver heap of world `world`. MakeHeap makes the memory of this process's devices, and returns what the other
   // processes of the world need to know. JoinHeap maps the memory of all; the other processes have called MakeHeap.
+  // It returns "" or why this process cannot have multicast memory; if no process of the world has such a reason,
+  // OpenMulticast makes it.
   Result<std::string> MakeHeap(int world, const gpu::DriverHeap::Options& options);
-  Status JoinHeap(int world, int process, const std::vector<HeapPeer>& others, std::chrono::milliseconds patience);
+  Result<std::string> JoinHeap(int world, int process, const std::vector<HeapPeer>& others,
+                               std::chrono::milliseconds patience);
+  Status OpenMulticast(int world);
   // Null if JoinHeap has not succeeded.
   gpu::DriverHeap* HeapOf(int world);
   // Gives all driver heaps back. Nothing runs on them, and nothing will.
@@ -76,11 +80,18 @@ class GpuProcess {
     std::unique_ptr<gpu::DriverHeap> heap;
     gpu::DriverHeap::Options options;
     bool joined = false;
+    std::string why_no_multicast;
   };
 
   GpuProcess() = default;
-  Status ImportFiles(World* world, int process, const std::vector<HeapPeer>& others,
-                     std::chrono::milliseconds patience);
+  static Result<std::string> MakeNote(World* made);
+  // What this process gives to the others.
+  static std::vector<int> OwnObjects(const World& world);
+  // A heap without multicast object is as good.
+  static Status AfterImport(World* world, int object, const Status& imported);
+  static Status ImportFiles(World* world, int process, const std::vector<HeapPeer>& others,
+                            std::chrono::milliseconds patience);
+  static Status ImportFabric(World* world, const std::vector<HeapPeer>& others);
 
   std::mutex mutex_;
   bool has_driver_ = false;

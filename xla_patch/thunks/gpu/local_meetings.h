@@ -11,32 +11,37 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
 #include <tuple>
+#include <vector>
+
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
 class LocalMeetings {
  public:
-  // A meeting needs no one: a thread that waited so long goes on alone.
-  static constexpr std::chrono::seconds kPatience{10};
-  explicit LocalMeetings(std::chrono::milliseconds patience = kPatience) : patience_(patience) {}
-
   enum class Place { kBefore, kBehind };
-  // Returns when `threads` have called this for the collective, or at once if they have met there before.
-  // `operation`, `first_pe`: of the collective, and the first of its PEs in this process.
-  void Meet(uint64_t operation, int first_pe, Place place, int threads);
+  // A thread that waits asks this about every 100 ms. An error ends its wait. `missing`: PEs that have not come.
+  using OnWait = std::function<Status(std::chrono::nanoseconds waited, const std::vector<int>& missing)>;
+
+  // Whether the threads have met behind the collective's first run.
+  bool IsOver(uint64_t operation, int pe);
+
+  // Returns when the threads of all `members`, PEs of this process, have called this for the collective, or at once if
+  // they have met there before. `pe`: of this thread. An error is that of `on_wait`.
+  Status Meet(uint64_t operation, Place place, int pe, const std::vector<int>& members, const OnWait& on_wait);
 
  private:
-  using Key = std::tuple<uint64_t, int, Place>;
+  using Key = std::tuple<uint64_t, int, Place>;  // operation, PE
 
-  const std::chrono::milliseconds patience_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<Key, int> waiting_;  // threads that have come; none: they have not met
-  std::set<Key> over_;
+  std::map<Key, std::set<int>> came_;  // by the first member
+  std::set<Key> over_;                 // for each member
 };
 
 }  // namespace xla_shmem

@@ -35,6 +35,18 @@ Result<int> ToWorldPe(int job_pe, const GpuCallFrame& frame) {
   return world_pe;
 }
 
+// The PEs of which a permute of `pe` may wait: those that pairs connect with it, directly or through others.
+std::vector<int> ConnectedPes(const PePairs& pairs, int pe) {
+  std::vector<int> found{pe};
+  for (size_t next = 0; next < found.size(); ++next) {
+    const Neighbours neighbours = FindNeighbours(pairs, found[next]);
+    for (const int other : {neighbours.source, neighbours.target}) {
+      if (other >= 0 && std::count(found.begin(), found.end(), other) == 0) found.push_back(other);
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 ffi::Error ToFfiError(const Status& status) { return status.ok() ? ffi::Error::Success() : ToError(status); }
@@ -103,7 +115,7 @@ std::vector<int> LocalMembers(const GpuCallFrame& frame) {
   if (GpuProcess::Get().devices().size() < 2) return {};
   std::vector<int> members;
   if (const Result<PePairs> pairs = ReadPairs(frame.attributes); pairs.ok()) {
-    members = *pairs;
+    members = ConnectedPes(*pairs, frame.gpu->job_pe());
   } else if (const Result<PeGroups> groups = ReadGroups(frame.attributes); groups.ok()) {
     const std::vector<int>* const group = FindGroup(*groups, frame.gpu->job_pe());
     if (group != nullptr) members = *group;

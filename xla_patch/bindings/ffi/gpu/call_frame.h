@@ -64,8 +64,8 @@ Result<Neighbours> ReadNeighbours(const GpuCallFrame& frame);
 // The group of this PE in PEs of its world. Empty in a broadcast without this PE.
 Result<std::vector<int>> ReadGroup(const GpuCallFrame& frame, CollectiveOp op);
 
-// The PEs of this process that take part in the call beside this one, which is among them; empty if this one does not.
-// Their threads meet around the first run (thunks/gpu/local_meetings.h).
+// The PEs of this process that may wait for one another in the call, this one among them; fewer than two if it waits
+// for none of them. Their threads meet around the first run (first_run_meeting.h).
 std::vector<int> LocalMembers(const GpuCallFrame& frame);
 
 // Follows this execution for the records; null if nothing is recorded.

@@ -166,11 +166,7 @@ ffi::Error CallPermute(gpu::CudaStream stream, ffi::RunId run, int32_t device, f
 
 template <auto kCall>
 GpuPartRegistration Register(PartTarget target) noexcept {
-  return {target, [](XLA_FFI_CallFrame* frame) {
-            static auto* const handler =
-                GpuCallBinding().To(kCall, {::xla::ffi::Traits::kCmdBufferCompatible}).release();
-            return handler->Call(frame);
-          }};
+  return {target, {CallWhole<kCall, true>, CallWhole<kCall, false>}};
 }
 
 const GpuPartRegistration gpu_collective_parts[] = {

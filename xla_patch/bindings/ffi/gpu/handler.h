@@ -3,41 +3,17 @@
 #define XLA_SHMEM_BINDINGS_FFI_GPU_HANDLER_H_
 
 #include <utility>
-#include <vector>
 
 #include "xla/ffi/api/ffi.h"
 #include "xla_patch/bindings/ffi/gpu/call_frame.h"
+#include "xla_patch/bindings/ffi/gpu/first_run_meeting.h"
 #include "xla_patch/bindings/ffi/gpu/handlers.h"
 #include "xla_patch/bindings/ffi/gpu/profiler_range.h"
-#include "xla_patch/thunks/gpu/gpu_process.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
-#include "xla_patch/thunks/gpu/local_meetings.h"
 #include "xla_patch/thunks/gpu/transfers.h"
 #include "xla_patch/types/collective_op.h"
 
 namespace xla_shmem {
-
-// Meets the threads of this process's other members of the collective, before and behind its first run. A call that is
-// only captured meets nobody: XLA launches the graph later.
-class FirstRunMeeting {
- public:
-  FirstRunMeeting(const GpuCallFrame& frame, gpu::CudaStream stream) : operation_(frame.call.operation) {
-    std::vector<int> members = LocalMembers(frame);
-    if (members.size() > 1 && !frame.gpu->device().Capturing(stream)) members_ = std::move(members);
-    Meet(LocalMeetings::Place::kBefore);
-  }
-  ~FirstRunMeeting() { Meet(LocalMeetings::Place::kBehind); }
-  FirstRunMeeting(const FirstRunMeeting&) = delete;
-  FirstRunMeeting& operator=(const FirstRunMeeting&) = delete;
-
- private:
-  void Meet(LocalMeetings::Place place) const {
-    if (members_.empty()) return;
-    GpuProcess::Get().meetings().Meet(operation_, members_.front(), place, static_cast<int>(members_.size()));
-  }
-  const uint64_t operation_;
-  std::vector<int> members_;
-};
 
 // Reads a call and passes its arguments to `enqueue`, with the GPU's context current.
 template <CollectiveOp kOp, typename Arguments, typename Enqueue>
@@ -56,6 +32,7 @@ template <CollectiveOp kOp, typename Arguments, typename Enqueue>
   arguments->follower = FollowExecution(frame, kOp, place.stream);
   const ProfilerRange range(frame, kOp);
   const FirstRunMeeting meeting(frame, place.stream);
+  if (!meeting.status().ok()) return ToError(meeting.status());
   return ToFfiError(enqueue((*gpu)->transfers(), *call, *arguments));
 }
 
@@ -81,24 +58,29 @@ template <CollectiveOp kOp, typename Arguments, Result<Arguments> (*Read)(const 
   return EnqueueCall<kOp>(Read, enqueue, {stream, run.run_id, device}, operands, results, attributes);
 }
 
+// The handler of a whole operation; CUDA graphs may capture it if it says so.
+template <auto kCall, bool kInGraphs>
+XLA_FFI_Error* CallWhole(XLA_FFI_CallFrame* frame) {
+  static auto* const handler = [] {
+    if constexpr (kInGraphs) return GpuCallBinding().To(kCall, {::xla::ffi::Traits::kCmdBufferCompatible}).release();
+    return GpuCallBinding().To(kCall).release();
+  }();
+  return handler->Call(frame);
+}
+
 // `Arguments` are those of thunks/gpu. XLA takes the handlers as plain functions.
 template <CollectiveOp kOp, typename Arguments, Result<Arguments> (*Read)(const GpuCallFrame&),
           Status (gpu::Transfers::*Start)(const gpu::TransferKey&, const Arguments&, gpu::CudaStream),
           Status (gpu::Transfers::*Run)(const Arguments&, gpu::CudaStream)>
 GpuHandlerRegistration RegisterGpuHandlers() noexcept {
   static_assert(InfoOf(kOp).Has(op_trait::kOnGpu), "the table of ops does not carry this one on GPU");
+  constexpr auto kWhole = WholeCall<kOp, Arguments, Read, Run>;
   return {kOp,
           [](XLA_FFI_CallFrame* frame) {
             static auto* const handler = GpuCallBinding().To(StartCall<kOp, Arguments, Read, Start>).release();
             return handler->Call(frame);
           },
-          [](XLA_FFI_CallFrame* frame) {
-            static auto* const handler =
-                GpuCallBinding()
-                    .To(WholeCall<kOp, Arguments, Read, Run>, {::xla::ffi::Traits::kCmdBufferCompatible})
-                    .release();
-            return handler->Call(frame);
-          }};
+          {CallWhole<kWhole, true>, CallWhole<kWhole, false>}};
 }
 
 }  // namespace xla_shmem

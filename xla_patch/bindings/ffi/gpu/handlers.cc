@@ -43,14 +43,15 @@ const std::vector<GpuHandler>& GpuHandlers() { return Registered(); }
 XLA_FFI_Error* GpuInstantiateHandler(XLA_FFI_CallFrame* frame) { return kInstantiate(frame); }
 
 GpuHandlerRegistration::GpuHandlerRegistration(CollectiveOp op, XLA_FFI_Error* (*start)(XLA_FFI_CallFrame*),
-                                               XLA_FFI_Error* (*whole)(XLA_FFI_CallFrame*)) noexcept {
+                                               GpuExecute whole) noexcept {
   const CollectiveOpInfo& info = InfoOf(op);
-  Registered().push_back({info.start_target, start});
-  Registered().push_back({info.done_target, [](XLA_FFI_CallFrame* frame) { return kDone(frame); }});
+  const auto done = [](XLA_FFI_CallFrame* frame) { return kDone(frame); };
+  Registered().push_back({info.start_target, {start, start}});
+  Registered().push_back({info.done_target, {done, done}});
   Registered().push_back({info.target, whole});
 }
 
-GpuPartRegistration::GpuPartRegistration(PartTarget target, XLA_FFI_Error* (*call)(XLA_FFI_CallFrame*)) noexcept {
+GpuPartRegistration::GpuPartRegistration(PartTarget target, GpuExecute call) noexcept {
   Registered().push_back({PartTargetName(target), call});
 }
 

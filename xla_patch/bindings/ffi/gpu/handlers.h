@@ -11,9 +11,15 @@
 
 namespace xla_shmem {
 
+// Two forms of one handler. XLA reads from a handler itself whether CUDA graphs may capture its calls.
+struct GpuExecute {
+  XLA_FFI_Error* (*in_graphs)(XLA_FFI_CallFrame*);
+  XLA_FFI_Error* (*outside_graphs)(XLA_FFI_CallFrame*);
+};
+
 struct GpuHandler {
   const char* target;
-  XLA_FFI_Error* (*execute)(XLA_FFI_CallFrame*);
+  GpuExecute execute;
 };
 
 // Every target that the pass writes for GPU. All share one instantiate stage.
@@ -24,14 +30,13 @@ XLA_FFI_Error* GpuInstantiateHandler(XLA_FFI_CallFrame* frame);
 // XLA may capture. Objects at namespace scope do that.
 class GpuHandlerRegistration {
  public:
-  GpuHandlerRegistration(CollectiveOp op, XLA_FFI_Error* (*start)(XLA_FFI_CallFrame*),
-                         XLA_FFI_Error* (*whole)(XLA_FFI_CallFrame*)) noexcept;
+  GpuHandlerRegistration(CollectiveOp op, XLA_FFI_Error* (*start)(XLA_FFI_CallFrame*), GpuExecute whole) noexcept;
 };
 
 // Adds the handler of a part of divided collectives in the same way.
 class GpuPartRegistration {
  public:
-  GpuPartRegistration(PartTarget target, XLA_FFI_Error* (*call)(XLA_FFI_CallFrame*)) noexcept;
+  GpuPartRegistration(PartTarget target, GpuExecute call) noexcept;
 };
 
 }  // namespace xla_shmem

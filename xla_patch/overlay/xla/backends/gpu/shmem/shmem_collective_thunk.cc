@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<CustomCallThunk>> CallOf(const CollectiveThunk& u
   for (const xla_shmem::GpuHandler& handler : xla_shmem::GpuHandlers()) {
     if (absl::string_view(handler.target) != target) continue;
     XLA_FFI_Handler_Bundle bundle = {};
-    bundle.execute = handler.execute;
+    bundle.execute = handler.execute.in_graphs;
     return CustomCallThunk::Create(upstream.thunk_info(), target, bundle, std::move(operands), std::move(results),
                                    AttributesOf(collective, upstream.buffers()), /*called_computation=*/nullptr,
                                    se::GpuComputeCapability());
