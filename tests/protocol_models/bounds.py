@@ -36,6 +36,7 @@ CHECKED = [
     Bounds("gpu/rings.pml", ("QUEUES=2", "COPIES=1")),
     Bounds("gpu/rings.pml", ("QUEUES=1", "MESSAGES=11")),
     Bounds("gpu/rings.pml", ("QUEUES=1", "COPIES=1", "MESSAGES=11")),
+    Bounds("gpu/rings.pml", ("QUEUES=1", "CHUNKS=7", "MESSAGES=11")),
     Bounds("gpu/rings.pml", ("QUEUES=0", "MESSAGES=11")),
     Bounds("gpu/rings.pml", ("QUEUES=0", "COPIES=1", "MESSAGES=11")),
     Bounds("gpu/lanes.pml", ("OPERATIONS=4",)),

@@ -277,6 +277,12 @@ MISTAKES = {
         "     Receive(pe);\n     Send(pe);\n     sent++\n",
         STUCK,
     ),
+    "a credit lies in a batch behind another stream's wait for credit": Mistake(
+        Bounds("gpu/rings.pml", ("QUEUES=1", "CHUNKS=7", "MESSAGES=11")),
+        "     FlushReceives(pe);\n     message = sent + SEND_STREAMS;\n",
+        "     message = sent + SEND_STREAMS;\n",
+        STUCK,
+    ),
     # Lanes.
     "a lane does not wait for empty slots": Mistake(LANES_BROADCAST, "     AwaitPeers(true, awaited);\n", ""),
     "a pair that moves has three slots": Mistake(LANES_MOVE, "#define SLOTS 4\n", "#define SLOTS 3\n", STUCK),
