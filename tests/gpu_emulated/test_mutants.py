@@ -105,6 +105,11 @@ MUTANTS = {
         "      if (all || Receives(member)) Await(member, message);\n    });\n    __syncthreads();\n",
         "      if (all || Receives(member)) Await(member, message);\n    });\n",
     ),
+    "a word of a lane changes while threads look for slots by it": Mutant(
+        "nvshmem/gpu/kernels/exchange.cuh",
+        "    __syncthreads();  // until here other threads look for slots by the words\n",
+        "",
+    ),
     "a lane forgets how many messages it has sent": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh",
         "    ForPeers([&](int member) { *Sent(sent_, member) = messages_[member]; });\n",

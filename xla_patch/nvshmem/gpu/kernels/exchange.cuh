@@ -193,6 +193,7 @@ class Lane : public LaneBase {
   }
 
   __device__ void End() {
+    __syncthreads();  // until here other threads look for slots by the words
     ForPeers([&](int member) { Settle(member); });
     LaneBase::End();
   }
