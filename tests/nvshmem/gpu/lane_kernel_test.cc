@@ -45,15 +45,12 @@ struct TwoPes {
 
   // The slot of a message in an arena, and its word in that of the receiver.
   char* Slot(std::vector<Word>& arena, Word message) const {
-    return reinterpret_cast<char*>(arena.data()) + layout.Slots(kUse) +
-           message % gpu::kLaneSlots * layout.slot_bytes();
+    return reinterpret_cast<char*>(arena.data()) + layout.Slots(kUse) + message % gpu::kLaneSlots * layout.slot_bytes();
   }
   Word* Arrived(std::vector<Word>& arena, int sender, Word message) const {
     return arena.data() + layout.Arrived(kUse) / sizeof(Word) + gpu::kLaneSlots * sender + message % gpu::kLaneSlots;
   }
-  std::vector<char> BytesSent(Word message) {
-    return {Slot(peer, message), Slot(peer, message) + layout.slot_bytes()};
-  }
+  std::vector<char> BytesSent(Word message) { return {Slot(peer, message), Slot(peer, message) + layout.slot_bytes()}; }
 
   // Runs the kernel. The peer answers each message, with message m of bytes m, and keeps what it got.
   std::vector<std::vector<char>> Run(const char* kernel, Word messages) {
@@ -112,7 +109,7 @@ TEST_CASE("Both halves of a two-shot all-reduce overlap: operands go out before 
     bool operands;
     int value;
   };
-  const std::vector<Message> order = {{true, 1}, {true, 1},  {false, 2}, {true, 1},
+  const std::vector<Message> order = {{true, 1},  {true, 1}, {false, 2}, {true, 1},
                                       {false, 3}, {true, 1}, {false, 5}, {false, 7}};
   for (size_t i = 0; i < order.size(); ++i) {
     CAPTURE(i);

@@ -144,10 +144,11 @@ nb::dict KernelForm(const std::string& name, size_t bytes, int members) {
 void BindGpuTransfers(nb::module_& m) {
   m.def("gpu_decoded_calls", &DecodedCalls,
         "Number of calls that this process's GPUs have decoded, each at its first execution on a GPU.");
-  m.def("kernel_form", &KernelForm, nb::arg("op"), nb::arg("bytes"), nb::arg("members"),
-        "How the kernel of a collective of all GPUs of a domain is launched, with as much memory as `auto` takes. bytes: "
-        "of a message to a member; of an all-reduce its operand. Needs no GPU. ValueError for an unknown op or a group "
-        "of one.");
+  m.def(
+      "kernel_form", &KernelForm, nb::arg("op"), nb::arg("bytes"), nb::arg("members"),
+      "How the kernel of a collective of all GPUs of a domain is launched, with as much memory as `auto` takes. bytes: "
+      "of a message to a member; of an all-reduce its operand. Needs no GPU. ValueError for an unknown op or a group "
+      "of one.");
   m.def("gpu_permute", &Permute, nb::arg("operation"), nb::arg("source"), nb::arg("target"), nb::arg("operands"),
         nb::arg("results"), nb::arg("bytes"), nb::arg("stream"), nb::arg("whole"),
         "Enqueues a permute: its start, or all of it (`whole`) in the form for CUDA graphs. Raises RuntimeError.");

@@ -4,12 +4,11 @@
 #include <cstdint>
 #include <string>
 
-
 namespace xla_shmem::gpu {
 namespace {
 
-// First guesses, to be tuned on a GPU, as are 32 lanes: NCCL uses up to 32 blocks on an H100 too. A lane sends so much to
-// its peers together in one message, and has two messages on their way.
+// First guesses, to be tuned on a GPU, as are 32 lanes: NCCL uses up to 32 blocks on an H100 too. A lane sends so much
+// to its peers together in one message, and has two messages on their way.
 constexpr size_t kBytesOfMessages = 256 << 10;
 constexpr size_t kMaxLaneSlotBytes = 64 << 10;
 constexpr size_t kRecommendedMinSlotBytes = 8 << 10;
@@ -53,9 +52,7 @@ void LaneLayout::SetPackets(size_t limit, size_t bytes) {
   packet_share_ = std::min(limit / lanes_, fits) / kPackBytes * kPackBytes;
 }
 
-size_t LaneLayout::staging_bytes() const {
-  return multimem_ ? slot_bytes_ * lanes_ * n_pes_ : 0;
-}
+size_t LaneLayout::staging_bytes() const { return multimem_ ? slot_bytes_ * lanes_ * n_pes_ : 0; }
 
 int LaneLayout::MostLanes(int multiprocessors) { return std::clamp(multiprocessors / 4, 1, kMaxLanes); }
 

@@ -213,7 +213,8 @@ class Lane : public LaneBase {
 
   // Where the next message to a member goes; where a message from it is.
   __device__ char* SlotAt(int member) const {
-    return Slot(arguments_.arenas[member], arguments_.pes[member], arguments_.lanes.pe, messages_[member] + posted_ + 1);
+    return Slot(arguments_.arenas[member], arguments_.pes[member], arguments_.lanes.pe,
+                messages_[member] + posted_ + 1);
   }
   __device__ char* OwnSlot(int member, unsigned message) const {
     return Slot(own_arena(), arguments_.lanes.pe, arguments_.pes[member], messages_[member] + message);
@@ -225,8 +226,7 @@ class Lane : public LaneBase {
     return message == 0 ? messages_[member] : TaggedWord(arguments_.tag, messages_[member] + message);
   }
   __device__ char* Slot(char* arena, int owner, int sender, Word message) const {
-    return arena + arguments_.lanes.slots +
-           SlotIndex<kLaneSlots>(owner, sender, message) * arguments_.lanes.slot_bytes;
+    return arena + arguments_.lanes.slots + SlotIndex<kLaneSlots>(owner, sender, message) * arguments_.lanes.slot_bytes;
   }
 
   unsigned posted_ = 0;

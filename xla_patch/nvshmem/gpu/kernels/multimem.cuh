@@ -133,16 +133,14 @@ class Staging {
   // The operand's bytes of the chunk for a member.
   template <typename RangeOf>
   __device__ void CopyOperand(int member, Team team, RangeOf range_of) const {
-    ForPieces(arguments_, member, range_of, [&](const Piece& piece) {
-      CopyTogether(Own(member) + piece.offset, piece.source, piece.bytes, team);
-    });
+    ForPieces(arguments_, member, range_of,
+              [&](const Piece& piece) { CopyTogether(Own(member) + piece.offset, piece.source, piece.bytes, team); });
   }
   // The reduced bytes of a member to the results.
   template <typename RangeOf>
   __device__ void CopyResult(int member, Team team, RangeOf range_of) const {
-    ForPieces(arguments_, member, range_of, [&](const Piece& piece) {
-      CopyTogether(piece.dest, Own(member) + piece.offset, piece.bytes, team);
-    });
+    ForPieces(arguments_, member, range_of,
+              [&](const Piece& piece) { CopyTogether(piece.dest, Own(member) + piece.offset, piece.bytes, team); });
   }
 
  private:
