@@ -110,7 +110,9 @@ inline Send(pe) {
   PutMessage(stream);
   if
   :: sent % CHUNKS + SEND_STREAMS < CHUNKS && sent + SEND_STREAMS < MESSAGES ->
+#if QUEUES == 1
      FlushReceives(pe);
+#endif
      message = sent + SEND_STREAMS;
      AwaitCredit(pe)
   :: else -> skip
@@ -154,7 +156,9 @@ inline Credit(s) {
 
 /* = EnqueuePermute (xla_patch/thunks/gpu/collective_permute.cc) */
 inline Receive(pe) {
+#if QUEUES == 1
   FlushReceives(pe);
+#endif
   AwaitArrival(pe);
   CopyOut(RECEIVES(pe));
   Credit(RECEIVES(pe))
