@@ -1,9 +1,9 @@
-"""What the kernels of the GPU path take: registers, spills, stack and fences, by kernel and compute capability.
+"""What the kernels of the GPU path take: registers, spills, fences, accesses of other GPUs, by kernel and architecture.
 
     python tools/kernel_account.py [--ptxas PATH] [80 90 100 103 120]
 
 Compiles the device code as a job does (xla_patch/nvshmem/gpu/nvrtc.cc), with NVIDIA's run-time compiler and `ptxas` of
-their wheels. Needs no GPU and measures no time.
+their wheels. Needs no GPU and measures no time; tools/kernel_estimate.py estimates it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ ARCHITECTURES = (80, 90, 100, 103, 120)
 _FENCE = re.compile(r"^\s*(?:@%p\d+ )?(?:st\.release|fence\.(?:acq_rel|sc)|membar|atom\.(?:acq_rel|release))", re.M)
 #: It forgets the first-level cache.
 _ACQUIRE = re.compile(r"^\s*(?:@%p\d+ )?(?:ld|atom)\.acquire", re.M)
+#: Another GPU, or the host, sees it or is seen: NVLink's latency lies between two that depend on each other.
+_SYSTEM = re.compile(r"^\s*(?:@%p\d+ )?(?:ld|st|atom|red|multimem)\.[\w.]*\bsys\b", re.M)
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 #: The head of a kernel or of a function that kernels call.
 _HEAD = re.compile(r"^(?:\.\w+ )*\.(?:entry|func)\b", re.M)
@@ -54,6 +56,7 @@ class Account:
       spills: bytes that a thread stores and loads because it lacks registers, in the kernel and what it calls.
       fences: instructions that wait for earlier stores.
       acquires: loads with acquire.
+      system: loads and stores of system scope, in the code as it stands: a loop counts once.
     """
 
     architecture: int
@@ -64,6 +67,7 @@ class Account:
     spills: int
     fences: int
     acquires: int
+    system: int
 
 
 def find_ptxas() -> Path:
@@ -111,6 +115,7 @@ def _account(architecture: int, kernel: str, said: str, body: str) -> Account:
         spills=sum(stores + loads for _, stores, loads in stacks),
         fences=len(_FENCE.findall(body)),
         acquires=len(_ACQUIRE.findall(body)),
+        system=len(_SYSTEM.findall(body)),
     )
 
 
@@ -159,13 +164,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--ptxas", type=Path)
     parser.add_argument("architectures", nargs="*", type=int, default=ARCHITECTURES)
     chosen = parser.parse_args(arguments)
-    print("kernel              sm threads registers spills stack fences acquires")
+    print("kernel              sm threads registers spills stack fences acquires system")
     try:
         for architecture in chosen.architectures:
             for row in account(architecture, chosen.ptxas or find_ptxas()):
                 print(
                     f"{row.kernel:<17} {row.architecture:>4} {row.threads:>7} {row.registers:>9} {row.spills:>6}"
-                    f" {row.stack:>5} {row.fences:>6} {row.acquires:>8}"
+                    f" {row.stack:>5} {row.fences:>6} {row.acquires:>8} {row.system:>6}"
                 )
     except CompilerError as error:
         print(f"kernel_account: {error}", file=sys.stderr)

@@ -205,6 +205,27 @@ class HandlerState(TypedDict):
     type_info: CapsuleType
 
 @type_check_only
+class KernelForm(TypedDict):
+    """How the kernel of a collective is launched.
+
+    Attributes:
+      in_packets: the messages are packets.
+      two_shot: an all-reduce in two exchanges.
+      blocks, threads: of the grid, and of a block.
+      bytes_of_block: of a message, or with two shots of what a member reduces.
+      slot_bytes: of a slot.
+      memory_bytes: of all lanes, on each GPU.
+    """
+
+    in_packets: bool
+    two_shot: bool
+    blocks: int
+    threads: int
+    bytes_of_block: int
+    slot_bytes: int
+    memory_bytes: int
+
+@type_check_only
 class NvshmemLibrary(TypedDict):
     """An open NVSHMEM host library."""
 
@@ -1064,6 +1085,23 @@ def gpu_compile(source: str, compute_capability: tuple[int, int], nvrtc_candidat
 
     Raises:
       RuntimeError: no library opens, or the source has an error.
+    """
+
+def gpu_decoded_calls() -> int:
+    """Returns how many calls this process's GPUs have decoded, each at its first execution on a GPU."""
+
+def kernel_form(op: str, bytes: int, members: int) -> KernelForm:
+    """Returns how the kernel of a collective of all GPUs of a domain is launched, with as much memory as `auto` takes.
+
+    Needs no GPU.
+
+    Args:
+      op: "all-reduce", ..., but no ragged all-to-all.
+      bytes: of a message to a member; of an all-reduce its operand.
+      members: GPUs of the group and of the domain.
+
+    Raises:
+      ValueError: the op is unknown, or the group has one member.
     """
 
 def gpu_permute(

@@ -151,6 +151,7 @@ def test_dicts_are_what_the_stub_says(tmp_path: Path) -> None:
         "ComputationSchedule": _core.schedule(module),
         "HandlerStages": list(_core.cpu_handlers().values()),
         "HandlerState": [_core.cpu_handler_state()],
+        "KernelForm": [_core.kernel_form("all-reduce", 1024, 8)],
     }
     # Steps are checked within an explanation and a schedule. The last two need NVSHMEM and a driver.
     assert dicts.keys() == STUB_DICTS.keys() - {"RuleStep", "ScheduledInstruction", "NvshmemLibrary", "GpuFacts"}

@@ -24,6 +24,12 @@ _FENCES = {
     **{"move_packets": 0, "reduce_packets": 0, "trap": 0},
 }
 
+#: Loads and stores of system scope, at most: of progress, of a message's word, and of words that are looked at.
+_SYSTEM = {
+    **{"move": 11, "reduce": 12, "switch_reduction": 16, "ragged_all_to_all": 7},
+    **{"move_packets": 25, "reduce_packets": 25, "trap": 0},
+}
+
 
 @functools.cache
 def accounts(architecture: int) -> dict[str, Account]:
@@ -43,6 +49,7 @@ def test_no_kernel_takes_more_registers_than_there_are_or_spills(architecture: i
         assert row.registers <= _REGISTERS
         assert (row.spills, row.stack) == (0, 0)
         assert row.threads == {"move": 512, "move_packets": 512, "trap": 1}.get(kernel, 256)
+        assert row.system <= _SYSTEM[kernel]
         has_switch = kernel != "switch_reduction" or architecture >= 90
         assert row.fences == (_FENCES[kernel] if has_switch else 0)
 

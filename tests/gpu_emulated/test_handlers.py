@@ -61,12 +61,14 @@ _WRONG: list[tuple[Call, str]] = [
 
 
 def test_wrong_calls_are_refused_with_their_reason(emulator: Emulator, tmp_path: Path) -> None:
-    expected = [(call, words) for call, words in _WRONG]
+    # The right call was decoded, and the wrong ones have its id.
+    expected = [(_SUM, "")] + [(call, words) for call, words in _WRONG]
     expected += [(call | {"target": _STARTS[call["target"]]}, words) for call, words in _WRONG]
     expected.append((_PERMUTE | {"target": "xla_shmem.permute_done"}, "jit_step/an-op: its done ran without its start"))
     reports = _reports(emulator, tmp_path, [call for call, _ in expected], ranks=2)
     for rank, report in enumerate(reports):
         assert report["right"]
+        assert report["errors"][0] == ""
         for (call, words), error in zip(expected, report["errors"], strict=True):
             assert words.format(rank=rank) in error, call
 
@@ -102,6 +104,8 @@ def test_each_nvlink_domain_is_a_world(
     )
     for rank, report in enumerate(reports):
         assert report["right"]
+        # A call is decoded once on each GPU.
+        assert (report["decoded"], report["decoded_again"]) == (2 * 4 // processes, 0)
         assert any("permute" in target for target in report["collectives"])
         assert any("all_reduce" in target for target in report["collectives"])
         permute, total = report["errors"]

@@ -82,10 +82,18 @@ MUTANTS = {
         "thunks/gpu/transfers.cc", "    device_->Order(group_stream_, stream);\n", ""
     ),
     "a lane does not wait for messages": Mutant(
-        "nvshmem/gpu/kernels/exchange.cuh", "      if (Receives(member)) Await(member);\n", ""
+        "nvshmem/gpu/kernels/exchange.cuh", "      if (all || Receives(member)) Await(member, message);\n", ""
     ),
     "a lane sends before the slot is empty": Mutant(
-        "nvshmem/gpu/kernels/exchange.cuh", "    ForPeers([&](int member) { Await(member); });\n", ""
+        "nvshmem/gpu/kernels/kernels.cu", "      lane.AwaitPeers(/*all=*/true, before > 1 ? before - 1 : 0);\n", ""
+    ),
+    "a lane takes the chunk that it has not awaited": Mutant(
+        "nvshmem/gpu/kernels/kernels.cu",
+        "Take(arguments, lane, before, range_of);",
+        "Take(arguments, lane, lane.posted(), range_of);",
+    ),
+    "a pair that moves has two slots": Mutant(
+        "nvshmem/gpu/kernels/arguments.h", "constexpr int kLaneSlots = 4;", "constexpr int kLaneSlots = 2;"
     ),
     "a lane posts before all threads have copied": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh",
@@ -94,8 +102,13 @@ MUTANTS = {
     ),
     "a lane reads before all threads have seen the message": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh",
-        "      if (Receives(member)) Await(member);\n    });\n    __syncthreads();\n",
-        "      if (Receives(member)) Await(member);\n    });\n",
+        "      if (all || Receives(member)) Await(member, message);\n    });\n    __syncthreads();\n",
+        "      if (all || Receives(member)) Await(member, message);\n    });\n",
+    ),
+    "a word of a lane changes while threads look for slots by it": Mutant(
+        "nvshmem/gpu/kernels/exchange.cuh",
+        "    __syncthreads();  // until here other threads look for slots by the words\n",
+        "",
     ),
     "a lane forgets how many messages it has sent": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh",
@@ -103,7 +116,7 @@ MUTANTS = {
         "",
     ),
     "messages take turns in one slot": Mutant(
-        "nvshmem/gpu/kernels/exchange.cuh", "return pair * 2 + message % 2;", "return pair * 2;"
+        "nvshmem/gpu/kernels/exchange.cuh", "return pair * kSlots + message % kSlots;", "return pair * kSlots;"
     ),
     "a word is stored without release": Mutant(
         "nvshmem/gpu/kernels/platform.cuh", "st.release.sys.global.u64", "st.relaxed.sys.global.u64"
@@ -154,8 +167,8 @@ MUTANTS = {
     ),
     "lanes share their slots of packets": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh",
-        "SlotIndex(owner, sender, message) * lanes.packet_slot_bytes);",
-        "SlotIndex(owner, sender, message) % 2 * lanes.packet_slot_bytes);",
+        "SlotIndex<kPacketSlots>(owner, sender, message);",
+        "SlotIndex<kPacketSlots>(owner, sender, message) % kPacketSlots;",
     ),
     "the parts of a message all begin where it does": Mutant(
         "thunks/gpu/lanes.cc", "arguments.part_of_member ? 0 : bytes;", "0 * bytes;"
@@ -166,22 +179,22 @@ MUTANTS = {
         "(blockIdx.x + 1) * arguments.of_lane - 16",
     ),
     "members reduce a little less than all": Mutant(
-        "thunks/gpu/lanes.cc",
-        "Padded(DivideUp(arguments->total, arguments->members))",
-        "Padded(DivideUp(arguments->total, arguments->members) - 16)",
+        "thunks/gpu/launch_form.cc",
+        "Padded(DivideUp(total, members))",
+        "Padded(DivideUp(total, members) - 16)",
     ),
     "a result of the switch stays on the PE that reduced it": Mutant(
         "nvshmem/gpu/kernels/multimem.cuh", "    if (kOnAllPes) {\n", "    if (false) {\n"
     ),
     "the switch reduces before the peers have staged their operands": Mutant(
         "nvshmem/gpu/kernels/multimem.cuh",
-        "    lane.AwaitArrivals();\n    FenceAliases();\n    const Range own",
+        "    lane.AwaitPeers(/*all=*/true, lane.posted());\n    FenceAliases();\n    const Range own",
         "    FenceAliases();\n    const Range own",
     ),
     "results of the switch are taken before all members have stored them": Mutant(
         "nvshmem/gpu/kernels/multimem.cuh",
-        "    lane.AwaitArrivals();\n    FenceAliases();\n    for (int member",
-        "    FenceAliases();\n    for (int member",
+        "    lane.AwaitPeers(/*all=*/true, lane.posted());\n    FenceAliases();\n    DivideAmongTeams",
+        "    FenceAliases();\n    DivideAmongTeams",
     ),
     "lanes share their staging memory": Mutant(
         "nvshmem/gpu/kernels/multimem.cuh", "Word{blockIdx.x} * arguments.members", "Word{0} * arguments.members"
@@ -202,23 +215,23 @@ MUTANTS = {
     ),
     "a ragged lane does not wait for messages": Mutant(
         "nvshmem/gpu/kernels/ragged_all_to_all.cuh",
-        "      lane_.PostTo(member);\n      lane_.Await(member);\n",
-        "      lane_.PostTo(member);\n",
+        "      lane_.Await(member, lane_.posted());\n      Hear(member);\n",
+        "      Hear(member);\n",
     ),
     "a ragged lane reads before all threads have seen the message": Mutant(
         "nvshmem/gpu/kernels/ragged_all_to_all.cuh",
-        "      lane_.Await(member);\n    });\n    __syncthreads();\n",
-        "      lane_.Await(member);\n    });\n",
+        "      Hear(member);\n    });\n    __syncthreads();\n",
+        "      Hear(member);\n    });\n",
     ),
     "a ragged lane stops when it has sent all": Mutant(
         "nvshmem/gpu/kernels/ragged_all_to_all.cuh",
-        "state_.slice[member] < arguments_.slices || !state_.heard[member];",
-        "state_.slice[member] < arguments_.slices;",
+        "state_.last[member] != 0 && state_.slice[member] == arguments_.slices;",
+        "state_.slice[member] == arguments_.slices;",
     ),
     "a ragged lane stops when it has received all": Mutant(
         "nvshmem/gpu/kernels/ragged_all_to_all.cuh",
-        "state_.slice[member] < arguments_.slices || !state_.heard[member];",
-        "!state_.heard[member];",
+        "state_.last[member] != 0 && state_.slice[member] == arguments_.slices;",
+        "state_.last[member] != 0;",
     ),
     "a ragged message is longer than its slot": Mutant(
         "nvshmem/gpu/kernels/ragged_all_to_all.cuh",
@@ -226,7 +239,7 @@ MUTANTS = {
         "arguments_.lanes.slot_bytes);",
     ),
     "a ragged message that is continued begins anew": Mutant(
-        "nvshmem/gpu/kernels/ragged_all_to_all.cuh", "    state_.done[member] = done;\n", ""
+        "nvshmem/gpu/kernels/ragged_all_to_all.cuh", "    state_.next_done[member] = done;\n", ""
     ),
     "ragged rows of the PE itself stay where they are": Mutant(
         "nvshmem/gpu/kernels/ragged_all_to_all.cuh", "    CopyOwnRows();\n", ""

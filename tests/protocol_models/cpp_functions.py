@@ -12,7 +12,7 @@ _NO_CODE = re.compile(
 _TYPE = re.compile(r"\b(?:class|struct)\s+(?:alignas\s*\([^)]*\)\s*)?(\w+)[^()]*$")
 _FUNCTION = re.compile(r"(~?\w+(?:::~?\w+)*)\s*\(")
 #: Stands before a function's name and has parentheses.
-_ATTRIBUTE = re.compile(r"__launch_bounds__\s*\(\d+\)")
+_ATTRIBUTE = re.compile(r"__launch_bounds__\s*\([\w, ]+\)")
 
 
 def defined_functions(source: str) -> set[str]:

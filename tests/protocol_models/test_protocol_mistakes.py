@@ -49,6 +49,10 @@ WAITS_COPIES = Bounds("cpu/waits.pml", ("COPIES=1",), polls=True)
 RINGS = Bounds("gpu/rings.pml")
 COPIED_RINGS = Bounds("gpu/rings.pml", ("COPIES=1",))
 LANES = Bounds("gpu/lanes.pml", ("OPERATIONS=4",))
+LANES_MOVE = Bounds("gpu/lanes.pml", ("STEP=0", "OPERATIONS=2", "CHUNKS=4"))
+LANES_BROADCAST = Bounds("gpu/lanes.pml", ("FIRST=1", "STEP=0", "OPERATIONS=2", "CHUNKS=4"))
+LANES_OF_ONE_CHUNK = Bounds("gpu/lanes.pml", ("FIRST=1", "STEP=0", "OPERATIONS=8", "CHUNKS=1"))
+LANES_TWO_SHOT = Bounds("gpu/lanes.pml", ("FIRST=2", "STEP=0", "OPERATIONS=2", "CHUNKS=4"))
 PACKETS = Bounds("gpu/packets.pml")
 PACKETS_BOTH = Bounds("gpu/packets.pml", ("ALL_BOTH=1",))
 
@@ -273,19 +277,47 @@ MISTAKES = {
         "     Receive(pe);\n     Send(pe);\n     sent++\n",
         STUCK,
     ),
+    "a credit lies in a batch behind another stream's wait for credit": Mistake(
+        Bounds("gpu/rings.pml", ("QUEUES=1", "CHUNKS=7", "MESSAGES=11")),
+        "     FlushReceives(pe);\n",
+        "     skip;\n",
+        STUCK,
+    ),
     # Lanes.
-    "a lane does not wait for empty slots": Mistake(LANES, ":: !dead[me] -> AwaitSlots()", ":: !dead[me] -> skip"),
-    "a pair has one slot": Mistake(LANES, "#define SLOTS 2\n", "#define SLOTS 1\n", STUCK),
+    "a lane does not wait for empty slots": Mistake(LANES_BROADCAST, "     AwaitPeers(true, awaited);\n", ""),
+    "a pair that moves has three slots": Mistake(LANES_MOVE, "#define SLOTS 4\n", "#define SLOTS 3\n", STUCK),
+    "the first message of a move waits for nothing": Mistake(
+        LANES_OF_ONE_CHUNK,
+        "     AwaitPeers(true, awaited);\n",
+        "     if :: arrived_last > 0 -> AwaitPeers(true, awaited) :: else -> skip fi;\n",
+    ),
+    "a reduction waits for no more than a move": Mistake(
+        LANES_TWO_SHOT,
+        "  AwaitPeers(true, arrived_last);\n",
+        "  awaited = (arrived_last > 1 -> arrived_last - 1 : 0);\n  AwaitPeers(true, awaited);\n",
+    ),
+    "a pair that reduces has three slots": Mistake(LANES_TWO_SHOT, "#define SLOTS 4\n", "#define SLOTS 3\n"),
+    "a lane sends results before it has heard of the operands behind them": Mistake(
+        LANES_TWO_SHOT, "     AwaitPeers(true, posted);\n     CopyIn();", "     CopyIn();"
+    ),
+    "a lane takes its results for operands": Mistake(
+        LANES_TWO_SHOT, "Take(arrived_last - (arrived_last > 1 -> 1 : 0))", "Take(arrived_last)"
+    ),
+    "a lane takes results that it has not awaited": Mistake(
+        LANES_TWO_SHOT, "  :: arrived_last > 1 -> Take(arrived_last)\n", "  :: arrived_last > 1 -> Take(posted)\n"
+    ),
     "a lane waits for a message less": Mistake(
-        LANES, "WORD(me, pe, messages[pe]) == messages[pe]", "WORD(me, pe, messages[pe]) + 1 >= messages[pe]"
+        LANES,
+        "WORD(me, pe, messages[pe] + message) == messages[pe] + message ->",
+        "WORD(me, pe, messages[pe] + message) + 1 >= messages[pe] + message ->",
     ),
     "a word is not released behind its message": Mistake(
-        LANES, "atomic { flying[PAIR(peer, me)] == 0 -> WORD", "atomic { true -> WORD"
+        LANES, "         flying[PAIR(peer, me)] == 0 -> WORD", "         true -> WORD"
     ),
-    "a lane takes what has not arrived": Mistake(LANES, "  AwaitArrivals();\n", ""),
-    "a kernel forgets how many messages it sent": Mistake(LANES, "    sent[PAIR(me, 1)] = messages[1];\n", "", STUCK),
+    "a lane takes what has not arrived": Mistake(LANES, "     AwaitPeers(false, arrived_last);\n", ""),
+    "a kernel forgets how many messages it sent": Mistake(LANES, "    Settle(1);\n", "", STUCK),
     "a PE that sends nothing posts nothing": Mistake(
-        LANES, "    :: IS_PEER(peer) ->\n       messages[peer]++", "    :: SENDS_TO(peer) ->\n       messages[peer]++"
+        LANES, "    :: IS_PEER(peer) ->\n       atomic {", "    :: SENDS_TO(peer) ->\n       atomic {", STUCK
     ),
     "a lane does not look for orders of the watchdog": Mistake(
         Bounds("gpu/lanes.pml", ("MAY_FAIL=1", "OPERATIONS=2", "CHUNKS=1")),

@@ -73,7 +73,7 @@ def test_definitions_are_told_from_all_else() -> None:
     }
     class alignas(64) Outer { public: class Inner { void Deep() {} }; Outer() : a_(1) {} int a_; };
     Result<char*> Outer::Later(int x) const noexcept { auto f = [&] { return 1; }; for (;;) {} }
-    extern "C" __global__ void __launch_bounds__(512) kernel(const int x) {}
+    extern "C" __global__ void __launch_bounds__(kThreads, 2) kernel(const int x) {}
     template <typename T>
     void Declared(T x);
     enum class Kind { kOne };

@@ -72,6 +72,13 @@ const Kernel* FindKernel(const char* name);
 void ReduceByKernel(const gpu::KernelReduction& reduction, const char* const* inputs, int count, size_t bytes,
                     char* output);
 
+// How many peers the busiest thread of a block serves one after another: in copies, and where it looks at their words.
+struct SerialSteps {
+  int copies;
+  int words;
+};
+SerialSteps CountSerialSteps(int members, unsigned threads);
+
 }  // namespace xla_shmem::testing
 
 #endif  // XLA_SHMEM_TESTS_NVSHMEM_GPU_CUDA_DOUBLE_H_

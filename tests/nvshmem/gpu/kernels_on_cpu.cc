@@ -175,4 +175,19 @@ void ReduceByKernel(const gpu::KernelReduction& reduction, const char* const* in
   gpu::Reduce(reduction.elements, static_cast<int>(reduction.kind), inputs, count, bytes, output);
 }
 
+SerialSteps CountSerialSteps(int members, unsigned threads) {
+  gpu::ExchangeArguments arguments{};
+  arguments.members = members;
+  const gpu::Lane lane(arguments, nullptr);
+  gpu::blockDim.x = threads;
+  SerialSteps most{0, 0};
+  for (gpu::threadIdx.x = 0; gpu::threadIdx.x < threads; ++gpu::threadIdx.x) {
+    SerialSteps steps{0, 0};
+    gpu::Peers(arguments, gpu::kAllMembers).Divide([&](int /*member*/, gpu::Team /*team*/) { ++steps.copies; });
+    lane.ForPeers([&](int /*member*/) { ++steps.words; });
+    most = {std::max(most.copies, steps.copies), std::max(most.words, steps.words)};
+  }
+  return most;
+}
+
 }  // namespace xla_shmem::testing

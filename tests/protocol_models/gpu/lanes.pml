@@ -25,13 +25,13 @@
 #endif
 #define VICTIM 1
 #define PES 3
-#define SLOTS 2
+#define SLOTS 4
 #define PAIR(at, from) ((at) * PES + (from))
 #define VALUE(from, number) ((from) * 64 + (number) + 1)
 
-byte arrived[18]; /* by pair and message mod SLOTS: the message */
+byte arrived[36]; /* by pair and message mod SLOTS: the message */
 byte sent[9];     /* by pair */
-byte slot[18]; /* by pair and message mod SLOTS; 0: consumed */
+byte slot[36]; /* by pair and message mod SLOTS; 0: consumed */
 byte flying[9];
 bool dead[PES];
 bool order[PES]; /* the watchdog tells the kernels of the PE to end */
@@ -55,45 +55,52 @@ inline Begin() {
   atomic {
     messages[0] = sent[PAIR(me, 0)];
     messages[1] = sent[PAIR(me, 1)];
-    messages[2] = sent[PAIR(me, 2)]
+    messages[2] = sent[PAIR(me, 2)];
+    posted = 0;
+    turn = 0
   }
 }
 
-/* = LaneBase::End (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+/* = Lane::Settle (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+inline Settle(pe) {
+  sent[PAIR(me, pe)] = messages[pe] + (IS_PEER(pe) -> posted : 0)
+}
+
+/* = Lane::End (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
 inline End() {
   atomic {
-    sent[PAIR(me, 0)] = messages[0];
-    sent[PAIR(me, 1)] = messages[1];
-    sent[PAIR(me, 2)] = messages[2];
-    operation++;
-    chunk = 0
+    Settle(0);
+    Settle(1);
+    Settle(2);
+    operation++
   }
 }
 
 /* = Lane::Await (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
-inline Await(pe) {
+inline Await(pe, message) {
   if
-  :: WORD(me, pe, messages[pe]) == messages[pe] -> skip
+  :: WORD(me, pe, messages[pe] + message) == messages[pe] + message -> skip
   :: order[me] -> goto trapped
   fi
 }
 
-/* = Lane::AwaitSlots (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
-inline AwaitSlots() {
+/* = Lane::AwaitPeers (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+inline AwaitPeers(all, message) {
   for (peer : 0 .. PES - 1) {
     if
-    :: IS_PEER(peer) -> Await(peer)
+    :: IS_PEER(peer) && (all || RECEIVES_FROM(peer)) -> Await(peer, message)
     :: else -> skip
     fi
   }
 }
 
 /* = Send (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+/* = CopyToAll (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
 /* = Lane::SlotAt (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
 inline CopyIn() {
   for (peer : 0 .. PES - 1) {
     if
-    :: SENDS_TO(peer) -> flying[PAIR(peer, me)] = messages[peer] + 1
+    :: SENDS_TO(peer) -> flying[PAIR(peer, me)] = messages[peer] + posted + 1
     :: else -> skip
     fi
   }
@@ -106,45 +113,71 @@ inline Post() {
   for (peer : 0 .. PES - 1) {
     if
     :: IS_PEER(peer) ->
-       messages[peer]++;
-       atomic { flying[PAIR(peer, me)] == 0 -> WORD(peer, me, messages[peer]) = messages[peer] }
+       atomic {
+         flying[PAIR(peer, me)] == 0 -> WORD(peer, me, messages[peer] + posted + 1) = messages[peer] + posted + 1
+       }
     :: else -> skip
     fi
   }
-}
-
-/* = Lane::AwaitArrivals (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
-inline AwaitArrivals() {
-  for (peer : 0 .. PES - 1) {
-    if
-    :: RECEIVES_FROM(peer) -> Await(peer)
-    :: else -> skip
-    fi
-  }
+  posted++
 }
 
 /* = Take (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
 /* = Lane::OwnSlot (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
 /* = ReduceArrivals (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
-inline Take() {
+inline Take(message) {
   for (peer : 0 .. PES - 1) {
     if
     :: RECEIVES_FROM(peer) ->
        atomic {
-         assert(SLOT(me, peer, messages[peer]) == VALUE(peer, messages[peer])); /* not lost, and not taken before */
-         SLOT(me, peer, messages[peer]) = 0
+         /* Not lost, and not taken before. */
+         assert(SLOT(me, peer, messages[peer] + message) == VALUE(peer, messages[peer] + message));
+         SLOT(me, peer, messages[peer] + message) = 0
        }
     :: else -> skip
     fi
   }
 }
 
-/* = RunLane (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
-inline Exchange() {
-  CopyIn();
-  Post();
-  AwaitArrivals();
-  Take()
+/* = RunMove (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
+inline Move() {
+  arrived_last = posted;
+  if
+  :: turn < CHUNKS ->
+     awaited = (arrived_last > 1 -> arrived_last - 1 : 0);
+     AwaitPeers(true, awaited);
+     CopyIn();
+     Post()
+  :: else -> skip
+  fi;
+  if
+  :: turn != 0 ->
+     AwaitPeers(false, arrived_last);
+     Take(arrived_last)
+  :: else -> skip
+  fi
+}
+
+/* = RunReduction (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
+inline Reduction() {
+  arrived_last = posted;
+  AwaitPeers(true, arrived_last);
+  if
+  :: turn < CHUNKS -> CopyIn(); Post()
+  :: else -> skip
+  fi;
+  if
+  :: turn != 0 && turn <= CHUNKS ->
+     Take(arrived_last - (arrived_last > 1 -> 1 : 0));
+     AwaitPeers(true, posted);
+     CopyIn(); /* what it has reduced */
+     Post()
+  :: else -> skip
+  fi;
+  if
+  :: arrived_last > 1 -> Take(arrived_last)
+  :: else -> skip
+  fi
 }
 
 /* environment: a process has ended, with its GPU's streams */
@@ -152,9 +185,11 @@ inline EndProcess() {
   running--
 }
 
-/* = RunLane (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
+/* = move (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
+/* = reduce (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
 proctype Kernels(byte me) {
-  byte operation, chunk, peer;
+  byte operation, turn, peer;
+  byte posted, arrived_last, awaited;
   byte messages[PES];
   do
   :: operation == OPERATIONS -> break
@@ -162,17 +197,13 @@ proctype Kernels(byte me) {
   :: operation < OPERATIONS && IN_GROUP(me) ->
      Begin();
      do
-     :: chunk < CHUNKS ->
+     :: turn <= CHUNKS + (FORM(operation) == TWO_SHOT -> 1 : 0) ->
         if
         :: dead[me] -> goto trapped
-        :: !dead[me] -> AwaitSlots()
+        :: !dead[me] && FORM(operation) == TWO_SHOT -> Reduction()
+        :: !dead[me] && FORM(operation) != TWO_SHOT -> Move()
         fi;
-        Exchange();
-        if
-        :: FORM(operation) == TWO_SHOT -> Exchange() /* what it has reduced */
-        :: else -> skip
-        fi;
-        chunk++
+        turn++
      :: else -> break
      od;
      End()
@@ -232,7 +263,7 @@ init {
     }
   }
   _nr_pr == 1;
-  for (i : 0 .. 17) {
+  for (i : 0 .. 35) {
     assert(slot[i] == 0 || MAY_FAIL)
   }
 }

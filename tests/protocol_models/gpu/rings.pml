@@ -7,6 +7,8 @@
  * QUEUES 3: two streams for sends, which take turns, and one for receives. PE 0 sends, because the other direction has
  * streams, words and slots of its own. Streams may share a hardware queue, which starts their commands in the order in
  * which they were enqueued. 2: those for sends share one. 1: all three do. 0: in place, one stream.
+ * A command that is left in a batch of the stream is enqueued with the next flush, which matters if streams share a
+ * queue: a credit waits for the next wait of its stream.
  * COPIES 1: a signal is a write of a word of the PE's own, and a copy of it.
  */
 #ifndef QUEUES
@@ -40,6 +42,7 @@ byte own_credit[2];
 #define WORD(words, pe, message) words[(pe) * SLOTS + (message) % SLOTS]
 byte slot[16]; /* by PE, message mod SLOTS and piece: the message + 1, 0: consumed */
 #define SLOT(pe, message, piece) slot[((pe) * SLOTS + (message) % SLOTS) * PIECES + (piece)]
+byte owed[2];        /* by PE: a credit in a batch, 0: none */
 byte overwritten[2]; /* in place: chunks of the operand that results have overwritten */
 
 /* What a stream has on its way: two puts, a signal of each kind, and a copy out of a slot. 0: nothing, else the value
@@ -89,7 +92,17 @@ inline AwaitCredit(pe) {
   fi
 }
 
+/* = BatchedStream::Flush (xla_patch/nvshmem/gpu/batched_stream.cc) */
+inline FlushReceives(pe) {
+  if
+  :: owed[pe] != 0 ->
+     atomic { Ordered(RECEIVES(pe)); flight[RECEIVES(pe)].credit = owed[pe]; owed[pe] = 0 }
+  :: else -> skip
+  fi
+}
+
 /* = PairRings::EnqueueMessage (xla_patch/thunks/gpu/pair_rings.cc) */
+/* = EnqueuePermute (xla_patch/thunks/gpu/collective_permute.cc) */
 inline Send(pe) {
   message = sent;
   AwaitCredit(pe);
@@ -97,6 +110,9 @@ inline Send(pe) {
   PutMessage(stream);
   if
   :: sent % CHUNKS + SEND_STREAMS < CHUNKS && sent + SEND_STREAMS < MESSAGES ->
+#if QUEUES == 1
+     FlushReceives(pe);
+#endif
      message = sent + SEND_STREAMS;
      AwaitCredit(pe)
   :: else -> skip
@@ -131,6 +147,7 @@ inline Credit(s) {
      :: COPIES ->
         atomic { Ordered(s); own_credit[PE(s)] = received };
         atomic { Ordered(s); flight[s].credit = 1 }
+     :: !COPIES && QUEUES == 1 && received % CHUNKS != 0 && received != MESSAGES -> owed[PE(s)] = received
      :: else -> atomic { Ordered(s); flight[s].credit = received }
      fi
   :: else -> skip
@@ -139,6 +156,9 @@ inline Credit(s) {
 
 /* = EnqueuePermute (xla_patch/thunks/gpu/collective_permute.cc) */
 inline Receive(pe) {
+#if QUEUES == 1
+  FlushReceives(pe);
+#endif
   AwaitArrival(pe);
   CopyOut(RECEIVES(pe));
   Credit(RECEIVES(pe))

@@ -102,7 +102,7 @@ void GpuJob::SetMessages(const gpu::PairLayout& pairs, char* arena, const gpu::L
     auto* const arrived = reinterpret_cast<uint64_t*>(lane_memory + lanes.Arrived(use));
     for (int pair = 0; pair < lanes.lanes() * lanes.n_pes(); ++pair) {
       sent[pair] = last;
-      arrived[2 * pair + messages % 2] = last;
+      arrived[gpu::kLaneSlots * pair + messages % gpu::kLaneSlots] = last;
     }
     SetPackets(lanes, use, lane_memory, messages);
   }

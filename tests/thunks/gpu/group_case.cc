@@ -158,6 +158,8 @@ void RunGroupCase(const GroupCase& test) {
   for (const auto& group : test.groups) options.n_pes += static_cast<int>(group.size());
   options.puts = test.puts;
   options.lane_bytes = test.lane_bytes;
+  options.arena_bytes = test.arena_bytes;
+  options.most_lanes = test.most_lanes;
   options.multimem = test.multimem;
   options.driver_heap = test.driver_heap;
   GpuJob job(options);

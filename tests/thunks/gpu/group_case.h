@@ -22,6 +22,8 @@ struct GroupCase {
   Form form = Form::kOverlapping;
   ReductionKind kind = ReductionKind::kSum;
   size_t lane_bytes = 256 << 10;
+  size_t arena_bytes = 256 << 10;
+  int most_lanes = 32;
   bool one_array_each = false;
   bool multimem = false;
   gpu::Puts puts = gpu::Puts::kDriver;

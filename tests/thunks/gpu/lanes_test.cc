@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <numeric>
+
 #include "tests/thunks/gpu/gpu_job.h"
 #include "tests/thunks/gpu/group_case.h"
 
@@ -85,6 +87,22 @@ TEST_CASE("Little memory only makes it slower") {
     test.kind = ReductionKind::kMax;
     test.lane_bytes = 12 << 10;
     RunGroupCase(test);
+  }
+}
+
+TEST_CASE("A group may have the 72 GPUs of an NVL72 domain") {
+  std::vector<int> group(72);
+  std::iota(group.begin(), group.end(), 0);
+  for (const CollectiveOp op : kOps) {
+    CAPTURE(OpName(op));
+    for (const size_t elements : {3, 700}) {  // in packets, and in several chunks
+      GroupCase test{op, {group}, {ElementType::kF32}, {elements}};
+      test.form = elements == 3 ? Form::kGraph : Form::kInLine;
+      test.lane_bytes = 1 << 20;
+      test.arena_bytes = 2 << 20;
+      test.most_lanes = 1;
+      RunGroupCase(test);
+    }
   }
 }
 
@@ -189,6 +207,8 @@ TEST_CASE("A collective is one command in line and five in a pair, whatever the 
 }
 
 TEST_CASE("The memory of the lanes follows from the number of PEs") {
+  CHECK(gpu::LaneLayout::RecommendedBytes(8) <= size_t{72} << 20);
+  CHECK(gpu::LaneLayout::RecommendedBytes(72) <= size_t{152} << 20);
   for (const int n_pes : {1, 2, 8, 72}) {
     const size_t recommended = gpu::LaneLayout::RecommendedBytes(n_pes);
     const Result<gpu::LaneLayout> whole = gpu::LaneLayout::Create(n_pes, recommended);

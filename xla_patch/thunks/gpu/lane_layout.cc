@@ -4,26 +4,24 @@
 #include <cstdint>
 #include <string>
 
-#include "xla_patch/nvshmem/gpu/kernels/arguments.h"
-
 namespace xla_shmem::gpu {
 namespace {
 
-// First guesses, to be tuned on a GPU, as are 32 lanes: NCCL uses up to 32 blocks on an H100 too. The slots of a lane
-// together hold what NVLink moves while a signal goes there and back, some times over.
-constexpr size_t kBytesInFlight = 256 << 10;
+// First guesses, to be tuned on a GPU, as are 32 lanes: NCCL uses up to 32 blocks on an H100 too. A lane sends so much
+// to its peers together in one message, and has two messages on their way.
+constexpr size_t kBytesOfMessages = 256 << 10;
 constexpr size_t kMaxLaneSlotBytes = 64 << 10;
 constexpr size_t kRecommendedMinSlotBytes = 8 << 10;
-constexpr size_t kMinLaneSlotBytes = 1 << 10;
+constexpr size_t kMinLaneSlotBytes = 512;
 constexpr size_t kSlotUnit = 256;
 // Slots of packets get an eighth of the lanes' memory, and no more than the limits of eight PEs take.
 constexpr size_t kPartOfPackets = 8;
 constexpr size_t kMaxPacketBytes = 4 << 20;
 
-size_t SlotsOfLane(int n_pes) { return 2 * static_cast<size_t>(std::max(n_pes - 1, 1)); }
+size_t PeersOf(int n_pes) { return static_cast<size_t>(std::max(n_pes - 1, 1)); }
 
 size_t RecommendedSlotBytes(int n_pes) {
-  return std::clamp(kBytesInFlight / std::max(n_pes - 1, 1) / kSlotUnit * kSlotUnit, kRecommendedMinSlotBytes,
+  return std::clamp(kBytesOfMessages / PeersOf(n_pes) / kSlotUnit * kSlotUnit, kRecommendedMinSlotBytes,
                     kMaxLaneSlotBytes);
 }
 
@@ -35,20 +33,20 @@ size_t LaneLayout::row_bytes() const {
 }
 
 size_t LaneLayout::set_bytes() const {
-  const size_t bytes = kStateBytes + 4 * row_bytes() + slots_bytes() + staging_bytes() + packets_bytes();
+  const size_t bytes = kStateBytes + (kLaneSlots + 2) * row_bytes() + slots_bytes() + staging_bytes() + packets_bytes();
   return (bytes + kSlotUnit - 1) / kSlotUnit * kSlotUnit;
 }
 
-size_t LaneLayout::slots_bytes() const { return lanes_ * SlotsOfLane(n_pes_) * slot_bytes_; }
+size_t LaneLayout::slots_bytes() const { return kLaneSlots * lanes_ * PeersOf(n_pes_) * slot_bytes_; }
 
 size_t LaneLayout::packet_slot_bytes() const {
   return packet_share_ == 0 ? 0 : kPacketHeadBytes + kPacketExpansion * packet_share_;
 }
 
-size_t LaneLayout::packets_bytes() const { return lanes_ * SlotsOfLane(n_pes_) * packet_slot_bytes(); }
+size_t LaneLayout::packets_bytes() const { return kPacketSlots * lanes_ * PeersOf(n_pes_) * packet_slot_bytes(); }
 
 void LaneLayout::SetPackets(size_t limit, size_t bytes) {
-  const size_t slots = size_t{2} * lanes_ * SlotsOfLane(n_pes_);  // of both sets
+  const size_t slots = 2 * kPacketSlots * lanes_ * PeersOf(n_pes_);  // of both sets
   const size_t slot = std::min(bytes / kPartOfPackets, kMaxPacketBytes) / slots;
   const size_t fits = slot < kPacketHeadBytes ? 0 : (slot - kPacketHeadBytes) / kPacketExpansion;
   packet_share_ = std::min(limit / lanes_, fits) / kPackBytes * kPackBytes;

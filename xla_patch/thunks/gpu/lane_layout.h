@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "xla_patch/nvshmem/gpu/kernels/arguments.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem::gpu {
@@ -47,7 +48,7 @@ class LaneLayout {
   // Offsets.
   size_t Launches(LaneUse use) const { return Set(use); }
   size_t Arrived(LaneUse use) const { return Set(use) + kStateBytes; }
-  size_t Sent(LaneUse use) const { return Arrived(use) + 2 * row_bytes(); }
+  size_t Sent(LaneUse use) const { return Arrived(use) + kLaneSlots * row_bytes(); }
   size_t PacketsSent(LaneUse use) const { return Sent(use) + row_bytes(); }
   size_t Slots(LaneUse use) const { return PacketsSent(use) + row_bytes(); }
   size_t Staging(LaneUse use) const { return Slots(use) + slots_bytes(); }

@@ -2,41 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <thread>
 #include <utility>
 
 #include "xla_patch/thunks/gpu/chunk_bytes.h"
+#include "xla_patch/thunks/gpu/launch_form.h"
 #include "xla_patch/thunks/gpu/message_tag.h"
 
 namespace xla_shmem::gpu {
 namespace {
 
-constexpr int kWarp = 32;
-// Of a message, for a block: a block moves them to each peer. Small, because a block is slower than the link.
-constexpr size_t kBytesOfBlock = 4 << 10;
-
-size_t Padded(size_t bytes) { return DivideUp(bytes, kPackBytes) * kPackBytes; }
-
 int IndexOf(const std::vector<int>& group, int pe) {
   return static_cast<int>(std::find(group.begin(), group.end(), pe) - group.begin());
-}
-
-struct Grid {
-  unsigned blocks;
-  unsigned threads;
-};
-
-// A thread for each `unit` bytes of a block's share for a peer, at most so many.
-Grid GridOf(size_t blocks, size_t bytes, size_t unit, size_t peers, int most_threads) {
-  const size_t units = Padded(DivideUp(bytes, blocks)) / unit * std::max<size_t>(peers, 1);
-  const size_t threads = std::clamp<size_t>(DivideUp(units, kWarp) * kWarp, kWarp, most_threads);
-  return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads)};
-}
-
-// For lanes that share messages of `bytes` to each peer. Every member computes the same number of blocks.
-Grid GridFor(size_t bytes, size_t peers, size_t lanes, int most_threads) {
-  return GridOf(std::clamp<size_t>(DivideUp(bytes, kBytesOfBlock), 1, lanes), bytes, kPackBytes, peers, most_threads);
 }
 
 // Why the kernel refuses to go on; `pe`: of the other side.
@@ -60,12 +37,6 @@ void CopyOperands(Device& device, const Buffers& buffers, CudaStream stream) {
 }
 
 }  // namespace
-
-size_t OneShotBytes(size_t members) {
-  // One shot sends (n - 1) times the bytes, two shots 2 (n - 1) / n times.
-  constexpr size_t kExchange = 1 << 20;
-  return members <= 2 ? std::numeric_limits<size_t>::max() : kExchange * members / ((members - 1) * (members - 2));
-}
 
 Lanes::Lanes(Device* device, const LaneLayout& layout, int pe, char* memory)
     : device_(device), layout_(layout), pe_(pe), memory_(memory) {
@@ -148,16 +119,6 @@ CollectiveArguments Lanes::Common(LaneUse use, const GroupArguments& group) {
   return arguments;
 }
 
-size_t Lanes::PacketLanes(const CollectiveArguments& arguments, size_t peers) const {
-  if (arguments.shape == kTwoShot || arguments.multicast != nullptr) return 0;
-  size_t most = layout_.packet_share();
-  if (arguments.shape == kReduce) most = std::min(most, kPacketStagingBytes / peers / kPackBytes * kPackBytes);
-  const auto lanes = static_cast<size_t>(layout_.lanes());
-  if (arguments.total > most * lanes) return 0;
-  const size_t units = arguments.total / kPacketUnit * peers;
-  return std::clamp(DivideUp(units, kMoveThreads), DivideUp(arguments.total, most), lanes);
-}
-
 void Lanes::Launch(CollectiveArguments* arguments, size_t peers, CudaStream stream) {
   arguments->total = 0;
   if (arguments->part_of_member) {
@@ -166,17 +127,12 @@ void Lanes::Launch(CollectiveArguments* arguments, size_t peers, CudaStream stre
     for (int i = 0; i < arguments->parts; ++i) arguments->total += Padded(arguments->part[i].bytes);
   }
   if (arguments->total == 0) return;
-  const bool two_shot = arguments->shape == kTwoShot;
-  arguments->of_member = two_shot ? Padded(DivideUp(arguments->total, arguments->members)) : 0;
-  const size_t share = two_shot ? arguments->of_member : arguments->total;
-  const bool moves = arguments->shape == kMove && arguments->multicast == nullptr;
-  const int threads = moves ? kMoveThreads : kOtherThreads;
-  const size_t packet_lanes = PacketLanes(*arguments, peers);
-  arguments->in_packets = packet_lanes != 0;
-  const Grid grid = arguments->in_packets ? GridOf(packet_lanes, share, kPacketUnit, arguments->members - 1, threads)
-                                          : GridFor(share, arguments->members - 1, layout_.lanes(), threads);
-  arguments->of_lane = Padded(DivideUp(share, grid.blocks));
-  device_->LaunchCollective(*arguments, grid.blocks, grid.threads, stream);
+  const LaunchForm form = FormOf(layout_, arguments->shape, arguments->multicast != nullptr, arguments->total,
+                                 static_cast<size_t>(arguments->members), peers);
+  arguments->in_packets = form.in_packets;
+  arguments->of_member = form.of_member;
+  arguments->of_lane = form.of_lane;
+  device_->LaunchCollective(*arguments, form.blocks, form.threads, stream);
 }
 
 void Lanes::SetTicket(LaneUse use, bool in_graph, LaneSet* lanes) {
@@ -203,11 +159,11 @@ uint64_t Lanes::EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStre
   arguments.receive_sizes = reinterpret_cast<const Word*>(rows.receive_sizes);
   arguments.slices = static_cast<int>(rows.slices);
   // What each member would get if all of the input were sent, in equal parts.
-  const Grid grid =
-      GridFor(Padded(rows.input_rows * rows.row_bytes / group.group.size()), 1, layout_.lanes(), kOtherThreads);
+  const size_t bytes = rows.input_rows * rows.row_bytes / group.group.size();
+  const LaunchForm form = RaggedFormOf(layout_, bytes, group.group.size());
   SetTicket(use, in_graph, &arguments.lanes);
   arguments.lanes.ends = true;
-  device_->LaunchRaggedAllToAll(arguments, grid.blocks, grid.threads, stream);
+  device_->LaunchRaggedAllToAll(arguments, form.blocks, form.threads, stream);
   return arguments.lanes.ticket;
 }
 

@@ -20,10 +20,6 @@
 
 namespace xla_shmem::gpu {
 
-// An all-reduce of at most this many bytes is one-shot: each member sends its operand to all. A two-shot one sends
-// less but takes one more exchange of signals, in the time of which NVLink moves about 1 MiB. To be tuned on a GPU.
-size_t OneShotBytes(size_t members);
-
 // This PE's lanes. Only enqueues. One thread at a time may use it; the watchdog's thread may read beside it.
 class Lanes {
  public:
@@ -84,8 +80,6 @@ class Lanes {
                         CudaStream stream, bool in_graph);
   // `peers`: to which a member sends the message, at most.
   void Launch(CollectiveArguments* arguments, size_t peers, CudaStream stream);
-  // How many lanes carry the message in packets, 0 if it does not go in packets. The same on all members.
-  size_t PacketLanes(const CollectiveArguments& arguments, size_t peers) const;
   // The operand's rows are in the result.
   uint64_t EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph);
   uint64_t NumberOf(const std::string& name, uint32_t tag, const std::vector<int>& members);

@@ -24,15 +24,27 @@ observe::Site SiteOf(const GpuCallFrame& frame, CollectiveOp op) {
   return site;
 }
 
-// Converts a PE of the job, -1 for none, to the PE of this device's world. The pass does not move collectives across
+// Converts a PE of the job, -1 for none, to the PE of the call's world. The pass does not move collectives across
 // worlds.
-Result<int> ToWorldPe(int job_pe, const GpuCallFrame& frame) {
-  const int world_pe = frame.gpu->WorldPe(job_pe);
-  if (job_pe >= 0 && world_pe < 0) {
-    return Status::Error(frame.call.name + ": PE " + std::to_string(job_pe) +
+Status ToWorldPe(const DecodedCall& call, int* pe) {
+  const int world_pe = call.gpu->WorldPe(*pe);
+  if (*pe >= 0 && world_pe < 0) {
+    return Status::Error(call.identity.name + ": PE " + std::to_string(*pe) +
                          " is in another NVSHMEM world; please report this");
   }
-  return world_pe;
+  *pe = world_pe;
+  return Status();
+}
+
+// Those of `members` that are GPUs of this process, if this one is among them.
+std::vector<int> LocalMembers(const std::vector<int>& members, int pe) {
+  std::vector<int> local;
+  if (GpuProcess::Get().devices().size() < 2 || std::count(members.begin(), members.end(), pe) == 0) return local;
+  for (const GpuRuntime* const device : GpuProcess::Get().devices()) {
+    if (!device->started() || std::count(members.begin(), members.end(), device->job_pe()) == 0) continue;
+    local.push_back(device->job_pe());
+  }
+  return local;
 }
 
 // The PEs of which a permute of `pe` may wait: those that pairs connect with it, directly or through others.
@@ -85,48 +97,25 @@ uint32_t TagOfCall(const CallIdentity& call, ffi::Dictionary attributes) {
   return gpu::TagOfOperation(hash);
 }
 
-Result<Neighbours> ReadNeighbours(const GpuCallFrame& frame) {
-  const Result<PePairs> pairs = ReadPairs(frame.attributes);
-  if (!pairs.ok()) return pairs.status();
-  const Neighbours in_job = FindNeighbours(*pairs, frame.gpu->job_pe());
-  const Result<int> source = ToWorldPe(in_job.source, frame);
-  if (!source.ok()) return source.status();
-  const Result<int> target = ToWorldPe(in_job.target, frame);
-  if (!target.ok()) return target.status();
-  return Neighbours{*source, *target};
-}
-
-Result<std::vector<int>> ReadGroup(const GpuCallFrame& frame, CollectiveOp op) {
-  const Result<PeGroups> groups = ReadGroups(frame.attributes);
+Status ReadPeers(CollectiveOp op, ffi::Dictionary attributes, DecodedCall* call) {
+  const int pe = call->gpu->job_pe();
+  if (op == CollectiveOp::kCollectivePermute) {
+    const Result<PePairs> pairs = ReadPairs(attributes);
+    if (!pairs.ok()) return pairs.status();
+    call->local_members = LocalMembers(ConnectedPes(*pairs, pe), pe);
+    call->neighbours = FindNeighbours(*pairs, pe);
+    XLA_SHMEM_RETURN_IF_ERROR(ToWorldPe(*call, &call->neighbours.source));
+    return ToWorldPe(*call, &call->neighbours.target);
+  }
+  const Result<PeGroups> groups = ReadGroups(attributes);
   if (!groups.ok()) return groups.status();
-  const int pe = frame.gpu->job_pe();
-  if (op == CollectiveOp::kCollectiveBroadcast && FindGroup(*groups, pe) == nullptr) return std::vector<int>();
-  Result<std::vector<int>> group = GroupOf(*groups, pe, frame.call.name);
-  if (!group.ok()) return group;
-  for (int& member : *group) {
-    const Result<int> world_pe = ToWorldPe(member, frame);
-    if (!world_pe.ok()) return world_pe.status();
-    member = *world_pe;
-  }
-  return group;
-}
-
-std::vector<int> LocalMembers(const GpuCallFrame& frame) {
-  if (GpuProcess::Get().devices().size() < 2) return {};
-  std::vector<int> members;
-  if (const Result<PePairs> pairs = ReadPairs(frame.attributes); pairs.ok()) {
-    members = ConnectedPes(*pairs, frame.gpu->job_pe());
-  } else if (const Result<PeGroups> groups = ReadGroups(frame.attributes); groups.ok()) {
-    const std::vector<int>* const group = FindGroup(*groups, frame.gpu->job_pe());
-    if (group != nullptr) members = *group;
-  }
-  std::vector<int> local;
-  for (const GpuRuntime* const device : GpuProcess::Get().devices()) {
-    if (!device->started() || std::count(members.begin(), members.end(), device->job_pe()) == 0) continue;
-    local.push_back(device->job_pe());
-  }
-  if (std::count(local.begin(), local.end(), frame.gpu->job_pe()) == 0) return {};
-  return local;
+  if (op == CollectiveOp::kCollectiveBroadcast && FindGroup(*groups, pe) == nullptr) return Status();
+  Result<std::vector<int>> group = GroupOf(*groups, pe, call->identity.name);
+  if (!group.ok()) return group.status();
+  call->local_members = LocalMembers(*group, pe);
+  for (int& member : *group) XLA_SHMEM_RETURN_IF_ERROR(ToWorldPe(*call, &member));
+  call->group = *std::move(group);
+  return Status();
 }
 
 uint64_t OperandBytes(const GpuCallFrame& frame) {

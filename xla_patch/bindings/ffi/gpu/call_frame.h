@@ -9,6 +9,7 @@
 
 #include "xla/ffi/api/ffi.h"
 #include "xla_patch/bindings/ffi/call_arguments.h"
+#include "xla_patch/bindings/ffi/gpu/decoded_call.h"
 #include "xla_patch/thunks/gpu/gpu_process.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/thunks/gpu/timeline.h"
@@ -26,8 +27,9 @@ struct GpuCallPlace {
 
 // One execution of a call on one of this process's GPUs.
 struct GpuCallFrame {
-  CallIdentity call;
-  GpuRuntime* gpu;
+  const DecodedCall& decoded;
+  const CallIdentity& call;  // its
+  GpuRuntime* gpu;           // its
   ::xla::ffi::Dictionary attributes;
   ::xla::ffi::RemainingArgs operands;
   ::xla::ffi::RemainingRets results;
@@ -58,15 +60,8 @@ Result<GpuRuntime*> FindGpu(int32_t device, const std::string& name);
 // The tag of the call's messages: of its program and operation, and of the PEs that it connects.
 uint32_t TagOfCall(const CallIdentity& call, ::xla::ffi::Dictionary attributes);
 
-// The PEs that a permute connects with this one, in PEs of its world.
-Result<Neighbours> ReadNeighbours(const GpuCallFrame& frame);
-
-// The group of this PE in PEs of its world. Empty in a broadcast without this PE.
-Result<std::vector<int>> ReadGroup(const GpuCallFrame& frame, CollectiveOp op);
-
-// The PEs of this process that may wait for one another in the call, this one among them; fewer than two if it waits
-// for none of them. Their threads meet around the first run (first_run_meeting.h).
-std::vector<int> LocalMembers(const GpuCallFrame& frame);
+// Reads the group or pairs of a call. Its identity and GPU are set.
+Status ReadPeers(CollectiveOp op, ::xla::ffi::Dictionary attributes, DecodedCall* call);
 
 // Follows this execution for the records; null if nothing is recorded.
 std::shared_ptr<gpu::Follower> FollowExecution(const GpuCallFrame& frame, CollectiveOp op, gpu::CudaStream stream);

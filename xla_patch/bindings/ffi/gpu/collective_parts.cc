@@ -86,8 +86,6 @@ Status AddParts(const GpuCallFrame& frame, const Pair& pair, size_t pieces, Part
 template <CollectiveOp kOp>
 Result<PartsArguments> ReadMovedOrReduced(const GpuCallFrame& frame) {
   PartsArguments arguments;
-  Result<std::vector<int>> group = ReadGroup(frame, kOp);
-  if (!group.ok()) return group.status();
   const Result<int64_t> pieces = ReadInt(frame.attributes, "pieces");
   if (!pieces.ok()) return pieces.status();
   if (*pieces < 1 || frame.operands.size() != frame.results.size()) return NotOurs(frame, "it has no pieces");
@@ -97,7 +95,7 @@ Result<PartsArguments> ReadMovedOrReduced(const GpuCallFrame& frame) {
   arguments.rest.op =
       kOp == CollectiveOp::kReduceScatter ? CollectiveOp::kAllReduce : CollectiveOp::kCollectiveBroadcast;
   arguments.parts.name = arguments.rest.name = frame.call.name;
-  arguments.parts.group = arguments.rest.group = *std::move(group);
+  arguments.parts.group = arguments.rest.group = frame.decoded.group;
   if constexpr (IsReducing(kOp)) {
     const Result<ReductionKind> reduction = ReadReduction(frame.attributes);
     if (!reduction.ok()) return reduction.status();
@@ -130,8 +128,6 @@ ffi::Error CallParts(gpu::CudaStream stream, ffi::RunId run, int32_t device, ffi
 }
 
 Result<gpu::PermuteArguments> ReadPermute(const GpuCallFrame& frame) {
-  const Result<Neighbours> neighbours = ReadNeighbours(frame);
-  if (!neighbours.ok()) return neighbours.status();
   const Result<std::vector<int64_t>> received_by = ReadInts(frame.attributes, "received_by");
   if (!received_by.ok()) return received_by.status();
   if (frame.operands.size() != 2 * frame.results.size()) return NotOurs(frame, "it has too few arrays");
@@ -139,8 +135,8 @@ Result<gpu::PermuteArguments> ReadPermute(const GpuCallFrame& frame) {
   if (!arrays.ok()) return arrays.status();
   gpu::PermuteArguments permute;
   permute.name = frame.call.name;
-  permute.source = neighbours->source;
-  permute.target = neighbours->target;
+  permute.source = frame.decoded.neighbours.source;
+  permute.target = frame.decoded.neighbours.target;
   permute.keeps_results = std::count(received_by->begin(), received_by->end(), frame.gpu->job_pe()) != 0;
   for (size_t i = 0; i < arrays->size(); ++i) {
     const Pair& array = (*arrays)[i];

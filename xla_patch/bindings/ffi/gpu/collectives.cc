@@ -28,9 +28,7 @@ Result<gpu::GroupArguments> ReadGroupCollective(const GpuCallFrame& frame) {
   gpu::GroupArguments arguments;
   arguments.name = frame.call.name;
   arguments.op = kOp;
-  Result<std::vector<int>> group = ReadGroup(frame, kOp);
-  if (!group.ok()) return group.status();
-  arguments.group = *std::move(group);
+  arguments.group = frame.decoded.group;
   arguments.one_array_each = kOp == CollectiveOp::kAllToAll && frame.operands.size() > 1;
   const size_t members = arguments.one_array_each ? 1 : arguments.group.size();  // that share an array
   Result<Buffers> buffers = ReadBuffers(frame.operands, frame.results, OperandParts(kOp, members),
@@ -51,14 +49,12 @@ Result<gpu::GroupArguments> ReadGroupCollective(const GpuCallFrame& frame) {
 }
 
 Result<gpu::PermuteArguments> ReadWholePermute(const GpuCallFrame& frame) {
-  const Result<Neighbours> neighbours = ReadNeighbours(frame);
-  if (!neighbours.ok()) return neighbours.status();
   Result<Buffers> buffers = ReadBuffers(frame.operands, frame.results, 1, 1, /*with_types=*/false);
   if (!buffers.ok()) return buffers.status();
   gpu::PermuteArguments permute;
   permute.name = frame.call.name;
-  permute.source = neighbours->source;
-  permute.target = neighbours->target;
+  permute.source = frame.decoded.neighbours.source;
+  permute.target = frame.decoded.neighbours.target;
   permute.buffers = {std::move(buffers->operands), std::move(buffers->results), std::move(buffers->bytes)};
   return permute;
 }
@@ -69,9 +65,7 @@ Result<gpu::GroupArguments> ReadRagged(const GpuCallFrame& frame) {
   gpu::GroupArguments arguments;
   arguments.name = frame.call.name;
   arguments.op = CollectiveOp::kRaggedAllToAll;
-  Result<std::vector<int>> group = ReadGroup(frame, arguments.op);
-  if (!group.ok()) return group.status();
-  arguments.group = *std::move(group);
+  arguments.group = frame.decoded.group;
   const Result<RaggedOperands> operands =
       ReadRaggedOperands(arguments.name, frame.operands, frame.results, arguments.group.size());
   if (!operands.ok()) return operands.status();

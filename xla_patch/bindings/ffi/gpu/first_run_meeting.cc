@@ -1,7 +1,6 @@
 #include "xla_patch/bindings/ffi/gpu/first_run_meeting.h"
 
 #include <string>
-#include <utility>
 
 #include "xla_patch/thunks/gpu/gpu_process.h"
 #include "xla_patch/types/time_limit.h"
@@ -28,9 +27,9 @@ std::string Names(const std::vector<int>& pes) {
 FirstRunMeeting::FirstRunMeeting(const GpuCallFrame& frame, gpu::CudaStream stream) : frame_(frame) {
   GpuProcess& process = GpuProcess::Get();
   if (process.devices().size() < 2 || process.meetings().IsOver(frame.call.operation, frame.gpu->job_pe())) return;
-  std::vector<int> members = LocalMembers(frame);
+  const std::vector<int>& members = frame.decoded.local_members;
   if (members.size() < 2 || frame.gpu->device().Capturing(stream)) return;
-  members_ = std::move(members);
+  members_ = members;
   status_ = Meet(Place::kBefore);
 }
 

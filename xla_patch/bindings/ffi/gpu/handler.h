@@ -2,7 +2,7 @@
 #ifndef XLA_SHMEM_BINDINGS_FFI_GPU_HANDLER_H_
 #define XLA_SHMEM_BINDINGS_FFI_GPU_HANDLER_H_
 
-#include <utility>
+#include <memory>
 
 #include "xla/ffi/api/ffi.h"
 #include "xla_patch/bindings/ffi/gpu/call_frame.h"
@@ -20,20 +20,19 @@ template <CollectiveOp kOp, typename Arguments, typename Enqueue>
 ::xla::ffi::Error EnqueueCall(Result<Arguments> (*read)(const GpuCallFrame&), Enqueue enqueue,
                               const GpuCallPlace& place, ::xla::ffi::RemainingArgs operands,
                               ::xla::ffi::RemainingRets results, ::xla::ffi::Dictionary attributes) {
-  const Result<CallIdentity> call = ReadRunnableCall(attributes);
-  if (!call.ok()) return ToError(call.status());
-  const Result<GpuRuntime*> gpu = FindGpu(place.device, call->name);
-  if (!gpu.ok()) return ToError(gpu.status());
-  const GpuCallFrame frame{*call, *gpu, attributes, operands, results};
+  const Result<std::shared_ptr<const DecodedCall>> decoded = DecodeCall(kOp, place.device, attributes);
+  if (!decoded.ok()) return ToError(decoded.status());
+  const DecodedCall& call = **decoded;
+  const GpuCallFrame frame{call, call.identity, call.gpu, attributes, operands, results};
   Result<Arguments> arguments = read(frame);
   if (!arguments.ok()) return ToError(arguments.status());
-  const gpu::ScopedContext context((*gpu)->device());
-  arguments->tag = TagOfCall(*call, attributes);
+  const gpu::ScopedContext context(call.gpu->device());
+  arguments->tag = call.tag;
   arguments->follower = FollowExecution(frame, kOp, place.stream);
   const ProfilerRange range(frame, kOp);
   const FirstRunMeeting meeting(frame, place.stream);
   if (!meeting.status().ok()) return ToError(meeting.status());
-  return ToFfiError(enqueue((*gpu)->transfers(), *call, *arguments));
+  return ToFfiError(enqueue(call.gpu->transfers(), call.identity, *arguments));
 }
 
 template <CollectiveOp kOp, typename Arguments, Result<Arguments> (*Read)(const GpuCallFrame&),

@@ -29,6 +29,11 @@ constexpr int kOtherThreads = 256;
 // Parts of a message begin at multiples of it.
 constexpr int kPackBytes = 16;
 
+// Slots of a pair in a lane (exchange.cuh), and in packets (packets.cuh). Numbers of messages return after 2^32, which
+// is a multiple of both.
+constexpr int kLaneSlots = 4;
+constexpr int kPacketSlots = 2;
+
 // Messages in packets (packets.cuh): a slot has a head and, for each unit of a message, a pair of packets. A lane that
 // reduces keeps what comes from its peers in so much shared memory: two blocks fit on every multiprocessor.
 constexpr unsigned kPacketUnit = 8;  // bytes
@@ -70,12 +75,12 @@ enum Fault : int {
 // Lanes: block b of a kernel exchanges messages with block b of the other PEs, through slots and words of its own. A
 // set of lanes serves one stream. The offsets are those in the arena of every PE (thunks/gpu/lane_layout.h).
 struct LaneSet {
-  Word arrived;  // the word of the last message in each slot: two for each lane and sender
+  Word arrived;  // the word of the last message in each slot: kLaneSlots for each lane and sender
   Word sent;     // the word of the last message to each PE: one for each lane and PE, of this PE alone
-  Word slots;    // two for each lane and sender
-  Word staging;  // a slot for each lane and PE, for reductions in the switch; 0 if there is none
+  Word slots;    // kLaneSlots for each lane and sender
+  Word staging;  // a place for each lane and PE, for reductions in the switch; 0 if there is none
   Word slot_bytes;
-  Word packets;            // two slots for each lane and sender, for messages in packets (packets.cuh)
+  Word packets;            // kPacketSlots for each lane and sender, for messages in packets
   Word packets_sent;       // as `sent`, for messages in packets
   Word packet_slot_bytes;  // 0: there are none
   // In device memory. launches[0]: kernels that have ended; [8]: ended blocks of the kernel that runs; [16]: what

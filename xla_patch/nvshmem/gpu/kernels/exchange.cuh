@@ -1,10 +1,15 @@
 // Messages between the lanes of PEs (docs/protocol.md, "Kernels").
 //
 // Lane b and lane b of another PE number their messages from 1, in both directions alike. Message m from a sender goes
-// through slot m mod 2 of the pair in the receiver's arena; then the sender stores m, with the tag of the collective,
-// to the slot's word there. A PE sends message m once message m - 1 of the other PE has arrived: that PE has then
-// emptied the slot of message m - 2, and seen its word. So no barrier is needed. A PE with nothing to send stores the
-// word alone. A message of another collective stops the kernel.
+// through slot m mod 4 of the pair in the receiver's arena; then the sender stores m, with the tag of the collective,
+// to the slot's word there. A PE with nothing to send stores the word alone. A message of another collective stops the
+// kernel.
+//
+// A PE sends message m once a message of the other PE says that the slot is empty, that of message m - 4, and that its
+// word was seen. So no barrier is needed. A move takes message m - 1 behind its message m, so message m - 2 says that;
+// but the first one of a kernel, and each of a reduction with two exchanges a chunk (kernels.cu), waits for message
+// m - 1, because the other PE may have posted m - 2 with three full slots. So messages m - 1 and m are on their way
+// while a lane copies, in both directions.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_KERNELS_EXCHANGE_CUH_
 #define XLA_SHMEM_NVSHMEM_GPU_KERNELS_EXCHANGE_CUH_
 
@@ -90,22 +95,21 @@ class LaneBase {
   }
 
  protected:
-  // `messages`: shared by the block, the word of the last message to each member. `sent`: where they lie between
-  // kernels, of LaneSet.
+  // `messages`: shared by the block, the word of the last message to each member before this kernel, or in packets of
+  // its own message. `sent`: where they lie between kernels, of LaneSet.
   __device__ LaneBase(const ExchangeArguments& arguments, Word* messages, Word sent)
       : arguments_(arguments), messages_(messages), sent_(sent) {}
 
-  // Waits for the peer's message of the number and the collective of this PE's last one, which `word` announces. Of one
-  // thread.
+  // Waits until the peer's `word` says that its message has come, of the number and the collective of `expected`. Of
+  // one thread.
   template <bool kPackets>
-  __device__ void AwaitWord(int member, const Word* word) const {
-    const Word expected = messages_[member];
+  __device__ void AwaitWord(int member, const Word* word, Word expected) const {
     for (unsigned looks = 1;; ++looks) {
       const Word seen = LoadRelaxed(word);
       // The word stays until this PE has sent its next message. Packets need no order: each is looked at by itself.
       if (seen == expected && (kPackets || LoadAcquire(word) == expected)) return;
-      if (NumberOfWord(seen) == NumberOfWord(expected)) RefuseOther(member, seen);
-      if (Heed(looks, member)) RefuseElsewhere<kPackets>(member, word);
+      if (NumberOfWord(seen) == NumberOfWord(expected)) RefuseOther(member, expected, seen);
+      if (Heed(looks, member)) RefuseElsewhere<kPackets>(member, word, expected);
     }
   }
 
@@ -119,16 +123,18 @@ class LaneBase {
 
   // The word of a message in the arena of its receiver, and that of a message in packets.
   __device__ Word* Arrived(char* arena, int sender, Word message) const {
-    return reinterpret_cast<Word*>(arena + arguments_.lanes.arrived + 2 * Row(sender)) + message % 2;
+    return reinterpret_cast<Word*>(arena + arguments_.lanes.arrived + kLaneSlots * Row(sender)) + message % kLaneSlots;
   }
   __device__ Word* PacketSlot(char* arena, int owner, int sender, Word message) const {
     const LaneSet& lanes = arguments_.lanes;
-    return reinterpret_cast<Word*>(arena + lanes.packets + SlotIndex(owner, sender, message) * lanes.packet_slot_bytes);
+    const Word slot = SlotIndex<kPacketSlots>(owner, sender, message);
+    return reinterpret_cast<Word*>(arena + lanes.packets + slot * lanes.packet_slot_bytes);
   }
   // A PE does not send to itself, so it has slots for n - 1 senders.
+  template <int kSlots>
   __device__ Word SlotIndex(int owner, int sender, Word message) const {
     const Word pair = Word{blockIdx.x} * (arguments_.lanes.n_pes - 1) + (sender < owner ? sender : sender - 1);
-    return pair * 2 + message % 2;
+    return pair * kSlots + message % kSlots;
   }
   __device__ char* own_arena() const { return arguments_.arenas[arguments_.me]; }
 
@@ -141,74 +147,89 @@ class LaneBase {
     return reinterpret_cast<Word*>(own_arena() + sent + Row(arguments_.pes[member]));
   }
 
-  __device__ void RefuseOther(int member, Word seen) const {
+  __device__ void RefuseOther(int member, Word expected, Word seen) const {
     StopAtOther(arguments_.lanes.progress, arguments_.operation, arguments_.pes[member],
-                TaggedWord(TagOfWord(messages_[member]), TagOfWord(seen)));
+                TaggedWord(TagOfWord(expected), TagOfWord(seen)));
   }
 
   // Refuses if the peer has sent its next message the other way: then it is at another collective. If it had sent the
   // awaited one before, that would be here too, because a kernel's stores are there when the next kernel begins.
   template <bool kPackets>
-  __device__ void RefuseElsewhere(int member, const Word* awaited) const {
+  __device__ void RefuseElsewhere(int member, const Word* awaited, Word expected) const {
     const LaneSet& lanes = arguments_.lanes;
     if (lanes.packet_slot_bytes == 0) return;
     const int pe = arguments_.pes[member];
     const Word next = NumberOfWord(*Sent(kPackets ? lanes.sent : lanes.packets_sent, member) + 1);
     const Word seen =
         LoadAcquire(kPackets ? Arrived(own_arena(), pe, next) : PacketSlot(own_arena(), lanes.pe, pe, next));
-    if (NumberOfWord(seen) == next && LoadRelaxed(awaited) != messages_[member]) RefuseOther(member, seen);
+    if (NumberOfWord(seen) == next && LoadRelaxed(awaited) != expected) RefuseOther(member, expected, seen);
   }
 
   const Word sent_;
 };
 
-// Messages through slots, each announced by a word behind it.
+// Messages through slots, each announced by a word behind it. The messages of a kernel are counted from 1.
 class Lane : public LaneBase {
  public:
   __device__ Lane(const ExchangeArguments& arguments, Word* messages)
       : LaneBase(arguments, messages, arguments.lanes.sent) {}
 
-  // Waits until the peers have emptied the slots of the next message, and seen their words.
-  __device__ void AwaitSlots() {
-    ForPeers([&](int member) { Await(member); });
-    __syncthreads();
-  }
+  // The number of the last message that this PE has posted.
+  __device__ unsigned posted() const { return posted_; }
 
-  // The message is in the slots of the peers: tells them.
-  __device__ void Post() {
-    __syncthreads();
-    ForPeers([&](int member) { PostTo(member); });
-  }
-
-  // Waits for the message that the peers post as this PE posts its own.
-  __device__ void AwaitArrivals() {
+  // Waits for a message of all peers, or of those alone that this PE receives from.
+  __device__ void AwaitPeers(bool all, unsigned message) const {
     ForPeers([&](int member) {
-      if (Receives(member)) Await(member);
+      if (all || Receives(member)) Await(member, message);
     });
     __syncthreads();
   }
 
-  // A thread may call these two for its own members of ForPeers.
-  __device__ void PostTo(int member) const {
-    messages_[member] = TaggedWord(arguments_.tag, messages_[member] + 1);
-    StoreRelease(Arrived(arguments_.arenas[member], arguments_.lanes.pe, messages_[member]), messages_[member]);
-  }
-  __device__ void Await(int member) const {
-    AwaitWord</*kPackets=*/false>(member, Arrived(own_arena(), arguments_.pes[member], messages_[member]));
+  // The next message is in the slots of the peers: tells them. Some threads may wait for the fence while others go on.
+  __device__ void Post() {
+    __syncthreads();
+    ForPeers([&](int member) { PostTo(member); });
+    CountMessage();
   }
 
-  // Where the next message to a member goes; where its message that was awaited last is.
-  __device__ char* SlotAt(int member) const {
-    return Slot(arguments_.arenas[member], arguments_.pes[member], arguments_.lanes.pe, messages_[member] + 1);
+  __device__ void End() {
+    __syncthreads();  // until here other threads look for slots by the words
+    ForPeers([&](int member) { Settle(member); });
+    LaneBase::End();
   }
-  __device__ char* OwnSlot(int member) const {
-    return Slot(own_arena(), arguments_.lanes.pe, arguments_.pes[member], messages_[member]);
+
+  // What the methods above consist of. A thread may call these for its own members of ForPeers.
+  __device__ void PostTo(int member) const {
+    const Word word = WordOf(member, posted_ + 1);
+    StoreRelease(Arrived(arguments_.arenas[member], arguments_.lanes.pe, word), word);
+  }
+  __device__ void Await(int member, unsigned message) const {
+    const Word expected = WordOf(member, message);
+    AwaitWord</*kPackets=*/false>(member, Arrived(own_arena(), arguments_.pes[member], expected), expected);
+  }
+  // This kernel has no more messages for the member.
+  __device__ void Settle(int member) const { messages_[member] = WordOf(member, posted_); }
+  __device__ void CountMessage() { ++posted_; }
+
+  // Where the next message to a member goes; where a message from it is.
+  __device__ char* SlotAt(int member) const {
+    return Slot(arguments_.arenas[member], arguments_.pes[member], arguments_.lanes.pe,
+                messages_[member] + posted_ + 1);
+  }
+  __device__ char* OwnSlot(int member, unsigned message) const {
+    return Slot(own_arena(), arguments_.lanes.pe, arguments_.pes[member], messages_[member] + message);
   }
 
  private:
-  __device__ char* Slot(char* arena, int owner, int sender, Word message) const {
-    return arena + arguments_.lanes.slots + SlotIndex(owner, sender, message) * arguments_.lanes.slot_bytes;
+  // Message 0 is that of the kernel before.
+  __device__ Word WordOf(int member, unsigned message) const {
+    return message == 0 ? messages_[member] : TaggedWord(arguments_.tag, messages_[member] + message);
   }
+  __device__ char* Slot(char* arena, int owner, int sender, Word message) const {
+    return arena + arguments_.lanes.slots + SlotIndex<kLaneSlots>(owner, sender, message) * arguments_.lanes.slot_bytes;
+  }
+
+  unsigned posted_ = 0;
 };
 
 // `range_of(member)`, below: the bytes of the chunk that go to or come from a member.
@@ -239,12 +260,13 @@ __device__ inline void Send(const CollectiveArguments& arguments, const Lane& la
   });
 }
 
-// What has arrived from the peers to the results.
+// A message of the peers to the results.
 template <typename RangeOf>
-__device__ inline void Take(const CollectiveArguments& arguments, const Lane& lane, RangeOf range_of) {
+__device__ inline void Take(const CollectiveArguments& arguments, const Lane& lane, unsigned message,
+                            RangeOf range_of) {
   Peers(arguments, arguments.receive_from).Divide([&](int member, Team team) {
     ForPieces(arguments, member, range_of, [&](const Piece& piece) {
-      CopyTogether(piece.dest, lane.OwnSlot(member) + piece.offset, piece.bytes, team);
+      CopyTogether(piece.dest, lane.OwnSlot(member, message) + piece.offset, piece.bytes, team);
     });
   });
 }

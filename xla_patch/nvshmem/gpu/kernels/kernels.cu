@@ -34,55 +34,79 @@ __device__ inline void ReduceArrivals(const CollectiveArguments& arguments, Arri
   });
 }
 
-// A lane of `move` and `reduce`. Block b is lane b; each has its share of the bytes, and moves it in chunks of a slot.
-template <typename OfChunk>
-__device__ inline void RunLane(const CollectiveArguments& arguments, OfChunk of_chunk) {
+// Block b is lane b; each has its share of the bytes, and moves it in chunks of a slot. In a turn a lane sends a chunk,
+// and then takes what the peers sent in the turn before.
+
+// A lane of `move`.
+__device__ inline void RunMove(const CollectiveArguments& arguments, Lane& lane, char** places) {
+  const Word step = arguments.lanes.slot_bytes;
+  if (BeginOfLane(arguments) >= EndOfLane(arguments)) return;
+  XLA_SHMEM_NO_UNROLL
+  for (Word at = BeginOfLane(arguments);; at += step) {
+    const bool sends = at < EndOfLane(arguments);
+    const unsigned before = lane.posted();
+    if (sends) {
+      lane.AwaitPeers(/*all=*/true, before > 1 ? before - 1 : 0);
+      Send(arguments, lane, [&](int member) { return ChunkAt(arguments, at, member); }, places);
+      lane.Post();
+    }
+    if (at != BeginOfLane(arguments)) {
+      const auto range_of = [&](int member) { return ChunkAt(arguments, at - step, member); };
+      lane.AwaitPeers(/*all=*/false, before);
+      Take(arguments, lane, before, range_of);
+      SetOwn(arguments, range_of);
+    }
+    if (!sends) return;
+  }
+}
+
+// A lane of `reduce`. With two shots it sends in turn t the operands of chunk t and the results of chunk t - 1, and
+// takes the results of chunk t - 2, which the peers posted behind the operands of chunk t - 1.
+__device__ inline void RunReduction(const CollectiveArguments& arguments, Lane& lane, MemberAddresses& addresses) {
+  const Word step = arguments.lanes.slot_bytes;
+  if (BeginOfLane(arguments) >= EndOfLane(arguments)) return;
+  XLA_SHMEM_NO_UNROLL
+  for (Word at = BeginOfLane(arguments);; at += step) {
+    const unsigned arrived = lane.posted();
+    const bool has_results = arguments.shape == kTwoShot && arrived > 1;
+    lane.AwaitPeers(/*all=*/true, arrived);
+    if (at < EndOfLane(arguments)) {
+      Send(arguments, lane, [&](int member) { return ChunkAt(arguments, at, member); }, addresses.places);
+      lane.Post();
+    }
+    if (at != BeginOfLane(arguments) && at - step < EndOfLane(arguments)) {
+      const auto range_of = [&](int member) { return ChunkAt(arguments, at - step, member); };
+      const auto arrival_of = [&](int member) { return lane.OwnSlot(member, has_results ? arrived - 1 : arrived); };
+      ReduceArrivals(arguments, arrival_of, range_of, addresses.inputs);
+      if (arguments.shape == kTwoShot) {
+        lane.AwaitPeers(/*all=*/true, lane.posted());
+        CopyToAll</*kResults=*/true>(arguments, lane, Peers(arguments, kAllMembers), range_of, addresses.places);
+        lane.Post();
+      }
+    }
+    if (has_results) {
+      Take(arguments, lane, arrived, [&](int member) { return ChunkAt(arguments, at - 2 * step, member); });
+    }
+    if (at >= EndOfLane(arguments) + (arguments.shape == kTwoShot ? step : 0)) return;
+  }
+}
+
+// Two kernels, so that moves need no registers of reductions.
+extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) move(const CollectiveArguments arguments) {
   __shared__ Word messages[kMaxMembers];
   __shared__ MemberAddresses addresses;
   Lane lane(arguments, messages);
   lane.Begin();
-  XLA_SHMEM_NO_UNROLL
-  for (Word at = BeginOfLane(arguments); at < EndOfLane(arguments); at += arguments.lanes.slot_bytes) {
-    const auto range_of = [&](int member) { return ChunkAt(arguments, at, member); };
-    lane.AwaitSlots();
-    Send(arguments, lane, range_of, addresses.places);
-    lane.Post();
-    lane.AwaitArrivals();
-    of_chunk(lane, range_of, addresses);
-  }
+  RunMove(arguments, lane, addresses.places);
   lane.End();
 }
-
-// What the kernels do with an arrived chunk. No lambdas: NVRTC before 13.2 takes generic ones in kernels for host code.
-struct TakeChunk {
-  const CollectiveArguments& arguments;
-
-  template <typename RangeOf>
-  __device__ void operator()(Lane& lane, RangeOf range_of, MemberAddresses& /*addresses*/) const {
-    Take(arguments, lane, range_of);
-    SetOwn(arguments, range_of);
-  }
-};
-struct ReduceChunk {
-  const CollectiveArguments& arguments;
-
-  template <typename RangeOf>
-  __device__ void operator()(Lane& lane, RangeOf range_of, MemberAddresses& addresses) const {
-    ReduceArrivals(arguments, [&lane](int member) { return lane.OwnSlot(member); }, range_of, addresses.inputs);
-    if (arguments.shape != kTwoShot) return;
-    CopyToAll</*kResults=*/true>(arguments, lane, Peers(arguments, kAllMembers), range_of, addresses.places);
-    lane.Post();
-    lane.AwaitArrivals();
-    Take(arguments, lane, range_of);
-  }
-};
-
-// Two kernels, so that moves need no registers of reductions.
-extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) move(const CollectiveArguments arguments) {
-  RunLane(arguments, TakeChunk{arguments});
-}
 extern "C" __global__ void __launch_bounds__(kOtherThreads, 4) reduce(const CollectiveArguments arguments) {
-  RunLane(arguments, ReduceChunk{arguments});
+  __shared__ Word messages[kMaxMembers];
+  __shared__ MemberAddresses addresses;
+  Lane lane(arguments, messages);
+  lane.Begin();
+  RunReduction(arguments, lane, addresses);
+  lane.End();
 }
 
 // A lane of `move_packets` and `reduce_packets`. Its share is one message.

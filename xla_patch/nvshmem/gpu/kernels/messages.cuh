@@ -26,7 +26,6 @@ __device__ inline Range ChunkAt(const CollectiveArguments& arguments, Word at, i
   const Word end = Minimum(at + arguments.lanes.slot_bytes, EndOfLane(arguments));
   return {Minimum(offset + at, arguments.total), Minimum(offset + end, arguments.total)};
 }
-
 // A piece of one part that lies in a range of a message.
 struct Piece {
   const char* source;
@@ -57,6 +56,20 @@ __device__ inline void ForPieces(const CollectiveArguments& arguments, int membe
   }
 }
 
+// Divides `count` members among teams of warps, or among the only team of a small block: `body(i, team)`.
+template <typename Body>
+__device__ inline void DivideAmongTeams(int count, Body body) {
+  constexpr unsigned kWarp = 32;
+  const unsigned warps = blockDim.x / kWarp;
+  if (count == 0) return;
+  const unsigned teams = Minimum(Maximum(warps, 1), count);
+  const unsigned size = warps == 0 ? blockDim.x : warps / teams * kWarp;
+  const unsigned team = threadIdx.x / size;
+  if (team >= teams) return;
+  XLA_SHMEM_NO_UNROLL
+  for (int i = team; i < count; i += teams) body(i, Team{threadIdx.x - team * size, size});
+}
+
 // The peers that a copy goes to or comes from, beginning behind this PE, so that not all PEs write to the same one.
 class Peers {
  public:
@@ -75,17 +88,10 @@ class Peers {
     return member < arguments_.members ? member : member - arguments_.members;
   }
 
-  // Divides the peers among teams of warps, or among the only team of a small block.
+  // Each with a team.
   template <typename Body>
   __device__ void Divide(Body body) const {
-    constexpr unsigned kWarp = 32;
-    const unsigned warps = blockDim.x / kWarp;
-    if (count_ == 0) return;
-    const unsigned teams = Minimum(Maximum(warps, 1), count_);
-    const unsigned size = warps == 0 ? blockDim.x : warps / teams * kWarp;
-    const unsigned team = threadIdx.x / size;
-    if (team >= teams) return;
-    for (int i = team; i < count_; i += teams) body((*this)[i], Team{threadIdx.x - team * size, size});
+    DivideAmongTeams(count_, [&](int i, Team team) { body((*this)[i], team); });
   }
 
  private:

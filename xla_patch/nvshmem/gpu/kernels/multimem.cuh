@@ -120,7 +120,7 @@ __device__ inline void ReduceStaged(const CollectiveArguments& arguments, char* 
   Trap();
 }
 
-// This PE's staging memory of a lane, with a place of a slot's size for each member.
+// This PE's staging memory of a lane, with a place for a chunk of each member.
 class Staging {
  public:
   __device__ explicit Staging(const CollectiveArguments& arguments)
@@ -132,21 +132,19 @@ class Staging {
 
   // The operand's bytes of the chunk for a member.
   template <typename RangeOf>
-  __device__ void CopyOperand(int member, RangeOf range_of) const {
-    ForPieces(arguments_, member, range_of, [&](const Piece& piece) {
-      CopyTogether(Own(member) + piece.offset, piece.source, piece.bytes, WholeBlock());
-    });
+  __device__ void CopyOperand(int member, Team team, RangeOf range_of) const {
+    ForPieces(arguments_, member, range_of,
+              [&](const Piece& piece) { CopyTogether(Own(member) + piece.offset, piece.source, piece.bytes, team); });
   }
   // The reduced bytes of a member to the results.
   template <typename RangeOf>
-  __device__ void CopyResult(int member, RangeOf range_of) const {
-    ForPieces(arguments_, member, range_of, [&](const Piece& piece) {
-      CopyTogether(piece.dest, Own(member) + piece.offset, piece.bytes, WholeBlock());
-    });
+  __device__ void CopyResult(int member, Team team, RangeOf range_of) const {
+    ForPieces(arguments_, member, range_of,
+              [&](const Piece& piece) { CopyTogether(piece.dest, Own(member) + piece.offset, piece.bytes, team); });
   }
 
  private:
-  __device__ Word PlaceOf(int member) const { return offset_ + member * arguments_.lanes.slot_bytes; }
+  __device__ Word PlaceOf(int member) const { return offset_ + Fresh(member) * arguments_.lanes.slot_bytes; }
 
   const CollectiveArguments& arguments_;
   const Word offset_;
@@ -156,26 +154,27 @@ class Staging {
 __device__ inline void ReduceInSwitch(const CollectiveArguments& arguments, Lane& lane) {
   const Staging staging(arguments);
   const bool two_shot = arguments.shape == kTwoShot;
+  XLA_SHMEM_NO_UNROLL
   for (Word at = BeginOfLane(arguments); at < EndOfLane(arguments); at += arguments.lanes.slot_bytes) {
     const auto range_of = [&](int member) { return ChunkAt(arguments, at, member); };
     // The peers have read this PE's staging memory when their last message has arrived.
-    lane.AwaitSlots();
-    for (int member = 0; member < arguments.members; ++member) staging.CopyOperand(member, range_of);
+    lane.AwaitPeers(/*all=*/true, lane.posted());
+    DivideAmongTeams(arguments.members, [&](int member, Team team) { staging.CopyOperand(member, team, range_of); });
     FenceAliases();
     lane.Post();
-    lane.AwaitArrivals();
+    lane.AwaitPeers(/*all=*/true, lane.posted());
     FenceAliases();
     const Range own = range_of(arguments.me);
     ReduceStaged(arguments, staging.Multicast(arguments.me), staging.Own(arguments.me), own.end - own.begin);
     FenceAliases();
     lane.Post();
     if (!two_shot) {
-      staging.CopyResult(arguments.me, range_of);
+      staging.CopyResult(arguments.me, WholeBlock(), range_of);
       continue;
     }
-    lane.AwaitArrivals();
+    lane.AwaitPeers(/*all=*/true, lane.posted());
     FenceAliases();
-    for (int member = 0; member < arguments.members; ++member) staging.CopyResult(member, range_of);
+    DivideAmongTeams(arguments.members, [&](int member, Team team) { staging.CopyResult(member, team, range_of); });
   }
 }
 

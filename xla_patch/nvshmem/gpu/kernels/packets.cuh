@@ -115,7 +115,9 @@ class PacketLane : public LaneBase {
   __device__ Word* OwnSlot(int member) const {
     return PacketSlot(own_arena(), arguments_.lanes.pe, arguments_.pes[member], messages_[member]);
   }
-  __device__ void AwaitHead(int member) const { AwaitWord</*kPackets=*/true>(member, OwnSlot(member)); }
+  __device__ void AwaitHead(int member) const {
+    AwaitWord</*kPackets=*/true>(member, OwnSlot(member), messages_[member]);
+  }
 
   // All packets of a slot get a number that has passed. Once in hours, so by one thread.
   __device__ void Renew(Word* slot, Word number) const {

@@ -25,11 +25,14 @@ class RaggedLane {
   // Shared by the block, an element for each member.
   struct State {
     Word messages[kMaxMembers];
-    Word done[kMaxMembers];      // bytes of the slice that this lane sends next
     Word received[kMaxMembers];  // bytes
-    int slice[kMaxMembers];      // that it sends next; `slices` once all is sent
-    bool heard[kMaxMembers];     // the member's last message has come
-    bool open[kMaxMembers];      // one of the two has something to send
+    // What this lane sends next: the slice, `slices` once all is sent, and bytes of it that are sent. And the same
+    // behind the message that is packed.
+    int slice[kMaxMembers], next_slice[kMaxMembers];
+    Word done[kMaxMembers], next_done[kMaxMembers];
+    unsigned last[kMaxMembers];  // the member's last message, 0 until it has come
+    bool open[kMaxMembers];      // the two exchange another message, or one has come that is not unpacked
+    bool closes[kMaxMembers];    // the two have sent their last messages
   };
 
   __device__ RaggedLane(const RaggedArguments& arguments, State* state)
@@ -43,7 +46,7 @@ class RaggedLane {
       if (state_.received[member] != Announced(member)) Refuse(kOtherSizes, member);
     });
     CopyOwnRows();
-    lane_.End();
+    lane_.LaneBase::End();
   }
 
  private:
@@ -89,27 +92,28 @@ class RaggedLane {
     const int count = arguments_.members * arguments_.slices;
     for (int i = threadIdx.x; i < count; i += blockDim.x) Check(i / arguments_.slices, i % arguments_.slices);
     for (int member = threadIdx.x; member < arguments_.members; member += blockDim.x) {
-      state_.done[member] = state_.received[member] = 0;
-      state_.slice[member] = 0;
-      state_.heard[member] = false;
+      state_.next_done[member] = state_.done[member] = state_.received[member] = 0;
+      state_.next_slice[member] = state_.slice[member] = 0;
+      state_.last[member] = 0;
       state_.open[member] = member != arguments_.me;
+      state_.closes[member] = false;
     }
     __syncthreads();
   }
 
   __device__ bool AnyOpen() const {
-    bool any = false;
-    for (int member = 0; member < arguments_.members; ++member) any |= state_.open[member];
-    return any;
+    for (int member = 0; member < arguments_.members; ++member) {
+      if (state_.open[member]) return true;
+    }
+    return false;
   }
 
-  // Calls `body` for each member that one of the two still has something for, beginning behind this PE.
+  // Calls `body` for each open member, with a team of its own.
   template <typename Body>
   __device__ void ForOpen(Body body) const {
-    for (int behind = 1; behind < arguments_.members; ++behind) {
-      const int member = (arguments_.me + behind) % arguments_.members;
-      if (state_.open[member]) body(member);
-    }
+    Peers(arguments_, kAllMembers).Divide([&](int member, Team team) {
+      if (state_.open[member]) body(member, team);
+    });
   }
   // The same, with the members divided among the threads.
   template <typename Body>
@@ -119,35 +123,54 @@ class RaggedLane {
     });
   }
 
-  // One message to each open member, and one from it. Both sides of a pair close it behind the same message.
+  // One message to each open member, behind which that of the round before from it is unpacked. Both sides of a pair
+  // close it behind the same message.
   __device__ void Round() {
-    DivideOpen([&](int member) { lane_.Await(member); });
+    DivideOpen([&](int member) {
+      lane_.Await(member, lane_.posted());
+      Hear(member);
+    });
     __syncthreads();
-    ForOpen([&](int member) {
-      if (state_.slice[member] < arguments_.slices) Pack(member);
+    ForOpen([&](int member, Team team) {
+      if (state_.slice[member] < arguments_.slices) Pack(member, team);
     });
     __syncthreads();
     DivideOpen([&](int member) {
-      lane_.PostTo(member);
-      lane_.Await(member);
+      state_.slice[member] = state_.next_slice[member];
+      state_.done[member] = state_.next_done[member];
+      if (!state_.closes[member]) lane_.PostTo(member);
+    });
+    ForOpen([&](int member, Team team) {
+      const unsigned last = state_.last[member];
+      if (lane_.posted() != 0 && (last == 0 || last == lane_.posted())) Unpack(member, team);
     });
     __syncthreads();
-    ForOpen([&](int member) {
-      if (!state_.heard[member]) Unpack(member);
+    DivideOpen([&](int member) {
+      if (!state_.closes[member]) return;
+      lane_.Settle(member);
+      state_.open[member] = false;
     });
-    __syncthreads();
-    DivideOpen(
-        [&](int member) { state_.open[member] = state_.slice[member] < arguments_.slices || !state_.heard[member]; });
+    lane_.CountMessage();
     __syncthreads();
   }
 
+  // The message of the round before has come from the member.
+  __device__ void Hear(int member) {
+    if (lane_.posted() == 0) return;
+    if (state_.last[member] == 0 && HeadOf(member).last != 0) state_.last[member] = lane_.posted();
+    state_.closes[member] = state_.last[member] != 0 && state_.slice[member] == arguments_.slices;
+  }
+  __device__ const MessageHead& HeadOf(int member) const {
+    return *reinterpret_cast<const MessageHead*>(lane_.OwnSlot(member, lane_.posted()));
+  }
+
   // Fills the slot at the member with what goes there next.
-  __device__ void Pack(int member) {
+  __device__ void Pack(int member, Team team) {
     char* const slot = lane_.SlotAt(member);
     int slice = state_.slice[member];
     Word done = state_.done[member];
-    Word offset = sizeof(MessageHead);
-    Word pieces = 0;
+    unsigned offset = sizeof(MessageHead);
+    unsigned pieces = 0;
     while (slice < arguments_.slices) {
       const Range share = Share(RowsTo(member, slice) * arguments_.row_bytes, slice);
       const Word begin = share.begin + done;
@@ -158,35 +181,29 @@ class RaggedLane {
       }
       if (offset + sizeof(PieceHead) >= arguments_.lanes.slot_bytes) break;
       const Word bytes = Minimum(share.end - begin, arguments_.lanes.slot_bytes - offset - sizeof(PieceHead));
-      if (threadIdx.x == 0) *reinterpret_cast<PieceHead*>(slot + offset) = {ResultOffset(member, slice) + begin, bytes};
-      CopyTogether(slot + offset + sizeof(PieceHead), Source(member, slice) + begin, bytes, WholeBlock());
-      offset += sizeof(PieceHead) + PadToPack(bytes);
+      if (team.rank == 0) *reinterpret_cast<PieceHead*>(slot + offset) = {ResultOffset(member, slice) + begin, bytes};
+      CopyTogether(slot + offset + sizeof(PieceHead), Source(member, slice) + begin, bytes, team);
+      offset += static_cast<unsigned>(sizeof(PieceHead) + PadToPack(bytes));
       done += bytes;
       ++pieces;
     }
-    __syncthreads();
-    if (threadIdx.x != 0) return;
+    if (team.rank != 0) return;
     *reinterpret_cast<MessageHead*>(slot) = {pieces, Word{slice == arguments_.slices}};
-    state_.slice[member] = slice;
-    state_.done[member] = done;
+    state_.next_slice[member] = slice;
+    state_.next_done[member] = done;
   }
 
   // Copies what the member's message holds to the result.
-  __device__ void Unpack(int member) {
-    const char* const slot = lane_.OwnSlot(member);
-    const MessageHead head = *reinterpret_cast<const MessageHead*>(slot);
-    Word offset = sizeof(MessageHead);
-    Word received = 0;
-    for (Word i = 0; i < head.pieces; ++i) {
+  __device__ void Unpack(int member, Team team) {
+    const char* const slot = lane_.OwnSlot(member, lane_.posted());
+    const auto pieces = static_cast<unsigned>(HeadOf(member).pieces);
+    unsigned offset = sizeof(MessageHead);
+    for (unsigned i = 0; i < pieces; ++i) {
       const PieceHead piece = *reinterpret_cast<const PieceHead*>(slot + offset);
-      CopyTogether(arguments_.output + piece.at, slot + offset + sizeof(PieceHead), piece.bytes, WholeBlock());
-      offset += sizeof(PieceHead) + PadToPack(piece.bytes);
-      received += piece.bytes;
+      CopyTogether(arguments_.output + piece.at, slot + offset + sizeof(PieceHead), piece.bytes, team);
+      offset += static_cast<unsigned>(sizeof(PieceHead) + PadToPack(piece.bytes));
+      if (team.rank == 0) state_.received[member] += piece.bytes;
     }
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    state_.received[member] += received;
-    state_.heard[member] = head.last != 0;
   }
 
   __device__ void CopyOwnRows() const {

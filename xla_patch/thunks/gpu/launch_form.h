@@ -1,0 +1,37 @@
+// How the kernel of a collective is launched. Every member computes the same, from the same arguments.
+#ifndef XLA_SHMEM_THUNKS_GPU_LAUNCH_FORM_H_
+#define XLA_SHMEM_THUNKS_GPU_LAUNCH_FORM_H_
+
+#include <cstddef>
+
+#include "xla_patch/nvshmem/gpu/kernels/arguments.h"
+#include "xla_patch/thunks/gpu/chunk_bytes.h"
+#include "xla_patch/thunks/gpu/lane_layout.h"
+
+namespace xla_shmem::gpu {
+
+// An all-reduce of at most this many bytes is one-shot: each member sends its operand to all. A two-shot one sends
+// less but takes one more exchange of signals, in the time of which NVLink moves about 1 MiB. To be tuned on a GPU.
+size_t OneShotBytes(size_t members);
+
+// Parts of a message begin at such bytes.
+inline size_t Padded(size_t bytes) { return DivideUp(bytes, kPackBytes) * kPackBytes; }
+
+struct LaunchForm {
+  bool in_packets;
+  size_t of_member;  // bytes that each member reduces, 0 without two shots
+  size_t of_lane;    // bytes of a message that a block carries
+  unsigned blocks;
+  unsigned threads;  // of a block
+};
+
+// Of messages of `total` bytes, a multiple of 16. `peers`: to which a member sends one, at most.
+LaunchForm FormOf(const LaneLayout& layout, CollectiveShape shape, bool in_switch, size_t total, size_t members,
+                  size_t peers);
+
+// Of a ragged all-to-all; `bytes`: of a message if all are equal.
+LaunchForm RaggedFormOf(const LaneLayout& layout, size_t bytes, size_t members);
+
+}  // namespace xla_shmem::gpu
+
+#endif  // XLA_SHMEM_THUNKS_GPU_LAUNCH_FORM_H_
