@@ -24,7 +24,7 @@ _NATIVE = re.compile(
 _MOVED = '"backend":"NVSHMEM"'
 
 #: Variable with the library that is a patched XLA.
-PATCHED_XLA = "XLA_SHMEM_TEST_PATCHED_XLA"
+PATCHED_XLA = "PATCHED_XLA_LIBRARY"
 
 
 class Executions:
