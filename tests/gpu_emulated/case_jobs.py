@@ -16,6 +16,46 @@ from job_runs import QUICK_COMPILATION, JobRun, Reports, run_job
 
 HERE = Path(__file__).resolve().parent
 
+#: Loops, branches, several programs and threads, donation, all of which XLA captures.
+CONTROL_FLOW = (
+    "90_independent_collectives_in_one_program",
+    "branch_not_taken_leaves_no_gap",
+    "branches_inside_a_loop_take_turns_between_collectives_and_none",
+    "donated_operand_may_hold_the_result",
+    "every_op_in_a_loop_between_permutes",
+    "matmuls_between_start_and_done_do_not_disturb_the_transfer",
+    "one_program_in_flight_many_times_does_not_mix",
+    "ragged_rows_beside_a_matmul",
+    "ragged_rows_in_a_loop_between_other_collectives",
+    "tokens_go_to_their_experts_and_come_back",
+    "operand_used_again_is_not_overwritten",
+    "ring_in_fori_loop_comes_back_after_n_steps",
+    "same_program_compiled_twice_is_two_programs",
+    "slices_of_a_stack_are_moved_into_other_stacks",
+    "sum_carried_by_scan_stays_right_for_hundreds_of_steps",
+    "switch_picks_one_of_three_collectives",
+    "two_programs_in_flight_do_not_mix",
+    "two_threads_run_two_programs",
+    "while_loop_runs_as_often_as_the_data_says",
+)
+
+#: What a double that delays and reorders work can bring to light: many transfers in flight, ranks at different speeds.
+TIMING = (
+    "90_independent_collectives_in_one_program",
+    "donated_operand_may_hold_the_result",
+    "every_op_in_a_loop_between_permutes",
+    "gathers_scatters_and_exchanges_of_every_width",
+    "matmuls_between_start_and_done_do_not_disturb_the_transfer",
+    "ragged_rows_beside_a_matmul",
+    "ranks_at_different_speeds_still_meet",
+    "ring_attention_equals_attention_on_the_cpu_forward_and_backward",
+    "rows_of_every_width_come_to_where_the_sender_says",
+    "scattered_and_whole_sums_of_every_size",
+    "steps_of_an_unrolled_ring_do_not_mix",
+    "sum_is_right_at_sizes_around_every_limit",
+    "two_programs_in_flight_do_not_mix",
+)
+
 
 @dataclass(frozen=True)
 class Setting:

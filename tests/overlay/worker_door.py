@@ -1,7 +1,7 @@
 """Runs a program with several ops three times, and reports what ran on NVSHMEM, by executables from several origins.
 
-Arguments: the origin: `compiled`, `reloaded` (serialised and loaded again) or the folder of a compilation cache; and the
-ops, by the names of their functions.
+Arguments: the origin: `compiled`, `reloaded` (serialised and loaded again) or the folder of a compilation cache; the
+element type; and the ops, by the names of their functions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ def _operations(n: int) -> dict[str, tuple[Callable[..., Any], Callable[[np.ndar
     ring = [(k, (k + 1) % n) for k in range(n)]
     return {
         "psum": (lambda x: lax.psum(x, "x"), lambda v: np.broadcast_to(v.sum(0), v.shape)),
-        "pmax": (lambda x: lax.pmax(x, "x"), lambda v: np.broadcast_to(v.max(0), v.shape)),
         "ppermute": (lambda x: lax.ppermute(x, "x", ring), lambda v: np.roll(v, 1, 0)),
         "all_gather": (
             lambda x: lax.all_gather(x, "x", axis=1, tiled=True),
