@@ -16,7 +16,7 @@ from executed_collectives import PATCHED_XLA
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-LIBRARY = Path("/tmp/rig/libcuda_plugin.so")
+LIBRARY = ROOT / "build/bazel/bin/tests/overlay/libcuda_plugin.so"
 
 #: What scripts/build_jaxlib.sh names a patched wheel.
 _LABEL = "+xlashmem"

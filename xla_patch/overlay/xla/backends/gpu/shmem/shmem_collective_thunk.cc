@@ -1,5 +1,6 @@
 #include "xla/backends/gpu/shmem/shmem_collective_thunk.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,7 +12,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "xla/backends/gpu/runtime/collective_params.h"
 #include "xla/backends/gpu/shmem/shmem_runtime.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/status_macros.h"
@@ -107,10 +107,8 @@ ShmemCollectiveThunk::ShmemCollectiveThunk(std::unique_ptr<CollectiveThunk> upst
     : CollectiveThunk(upstream->kind(), upstream->thunk_info(), upstream->buffers()),
       upstream_(std::move(upstream)),
       calls_(std::move(calls)),
-      devices_(std::move(devices)) {}
-
-absl::Span<const std::unique_ptr<CustomCallThunk>> ShmemCollectiveThunk::executed() const {
-  return absl::MakeSpan(calls_).subspan(calls_.size() > 1 ? 1 : 0);
+      devices_(std::move(devices)) {
+  for (size_t i = calls_.size() > 1 ? 1 : 0; i < calls_.size(); ++i) executed_.push_back(calls_[i].get());
 }
 
 absl::Status ShmemCollectiveThunk::Prepare(const PrepareParams& params) {
@@ -136,9 +134,7 @@ absl::Status ShmemCollectiveThunk::Initialize(const InitializeParams& params) {
 }
 
 absl::Status ShmemCollectiveThunk::ExecuteOnStream(const ExecuteParams& params) {
-  for (const std::unique_ptr<CustomCallThunk>& call : executed()) {
-    SHMEM_RETURN_IF_ERROR(call->ExecuteOnStream(params));
-  }
+  for (CustomCallThunk* const call : executed_) SHMEM_RETURN_IF_ERROR(call->ExecuteOnStream(params));
   return absl::OkStatus();
 }
 

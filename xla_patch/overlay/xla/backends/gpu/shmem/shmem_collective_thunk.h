@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "xla/backends/gpu/collectives/gpu_clique_key.h"
 #include "xla/backends/gpu/runtime/collective_thunk.h"
 #include "xla/backends/gpu/runtime/command.h"
@@ -53,7 +52,7 @@ class ShmemCollectiveThunk : public CollectiveThunk {
   // The whole collective.
   const CustomCallThunk& call() const { return *calls_.front(); }
   // What runs outside of CUDA graphs.
-  absl::Span<const std::unique_ptr<CustomCallThunk>> executed() const;
+  const std::vector<CustomCallThunk*>& executed() const { return executed_; }
 
  private:
   using Calls = std::vector<std::unique_ptr<CustomCallThunk>>;  // the whole; if XLA overlaps it, start and done too
@@ -67,6 +66,7 @@ class ShmemCollectiveThunk : public CollectiveThunk {
 
   const std::unique_ptr<CollectiveThunk> upstream_;
   const Calls calls_;
+  std::vector<CustomCallThunk*> executed_;
   const DeviceAssignment devices_;
   const CollectiveConfig config_;  // of NCCL's communicator, so it is empty
 };

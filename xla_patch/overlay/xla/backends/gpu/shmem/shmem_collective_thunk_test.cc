@@ -96,7 +96,7 @@ TEST_F(ShmemCollectiveThunkTest, TheCallIsThatOfTheOpWithAllArrays) {
 TEST_F(ShmemCollectiveThunkTest, ACollectiveOnAnotherStreamIsAPairOfCalls) {
   const auto targets = [](const ShmemCollectiveThunk& thunk) {
     std::vector<std::string> found;
-    for (const auto& call : thunk.executed()) found.push_back(call->target_name());
+    for (const CustomCallThunk* call : thunk.executed()) found.push_back(call->target_name());
     return found;
   };
   const auto thunk = Make(CollectiveOp::kAllReduce, 1);

@@ -9,8 +9,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/log/log.h"
 #include "absl/status/statusor.h"
-#include "xla/backends/gpu/runtime/async_thunk.h"
 #include "xla/backends/gpu/runtime/collective_thunk.h"
+#include "xla/backends/gpu/runtime/thunk.h"
 #include "xla/backends/gpu/shmem/shmem_collective_thunk.h"
 #include "xla/backends/gpu/shmem/shmem_runtime.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/collective_backend_config.h"
@@ -77,12 +77,9 @@ absl::StatusOr<ShmemCollectives> FindShmemCollectives(const HloModule& module) {
 // Those that XLA runs on another stream than the rest of the program.
 absl::flat_hash_set<const Thunk*> FindAsync(const ThunkSequence& thunks) {
   absl::flat_hash_set<const Thunk*> found;
-  const auto add_nested = [&](const Thunk* thunk) {
-    const auto* const start = dynamic_cast<const AsyncStartThunk*>(thunk);
-    if (start == nullptr) return;
-    for (const std::unique_ptr<Thunk>& nested : start->thunks()) {
-      std::as_const(*nested).Walk([&](const Thunk* inner) { found.insert(inner); });
-    }
+  const auto add_nested = [&](const Thunk* start) {
+    if (start->kind() != Thunk::kAsyncStart) return;
+    start->Walk([&](const Thunk* nested) { found.insert(nested); });
   };
   for (const std::unique_ptr<Thunk>& thunk : thunks) std::as_const(*thunk).Walk(add_nested);
   return found;
