@@ -132,10 +132,10 @@ test-overlay: install
 	$(BIN)/python -m pytest -q tests/python/repository/test_overlay_in_bazel.py
 
 # Every source of the overlay compiled, linked and run with the real XLA:GPU, from a nightly wheel of TensorFlow (620 MB);
-# then jobs of it on emulated GPUs. Needs clang 16 or newer; half a minute of compiling a file.
-test-patched-xla: install
+# then JAX on it, on emulated GPUs. Needs clang 16 or newer; half a minute of compiling a file.
+test-patched-xla:
 	BAZEL_TARGETS="//tests/overlay/... //xla_patch/overlay/..." scripts/bazel_test.sh $(BAZEL_OPTIONS)
-	$(BIN)/python -m pytest -q tests/overlay
+	COMPAT_RELEASES=0.10.2 COMPAT_TESTS=tests/overlay scripts/test_compat.sh
 
 # Feeds mutated modules to the pass, under sanitizers, for FUZZ_SECONDS; FUZZ_RUNS=40000: the same each time.
 fuzz: install

@@ -37,7 +37,7 @@ def run_emulated(
       environ: more variables.
     """
     variables = emulator.variables(ranks * devices, flags)
-    variables["PYTHONPATH"] = os.pathsep.join([variables["PYTHONPATH"], str(HERE.parent / "e2e")])
+    variables["PYTHONPATH"] = os.pathsep.join([variables["PYTHONPATH"], str(HERE), str(HERE.parent / "e2e")])
     return run_job(
         str(HERE / worker),
         arguments,

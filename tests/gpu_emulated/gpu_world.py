@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 from case_world import World
-from executed_collectives import NOTHING, OURS, Expected, expected_of, left_on_nccl
+from executed_collectives import NOTHING, Expected, expected_of, has_ours, left_on_nccl
 
 #: Cases that compare with stock JAX.
 COMPARED_WITH_STOCK = (
@@ -210,4 +210,4 @@ class GpuWorld(World):
     def _check_calls(self, text: str, calls: int | None, left: Sequence[str]) -> None:
         assert left_on_nccl(text) == set(left), f"left on NCCL: {left_on_nccl(text)} in:\n{text}"
         if self.n > 1 and calls != 0:
-            assert OURS.search(text), f"no call of ours in:\n{text}"
+            assert has_ours(text), f"no call of ours in:\n{text}"

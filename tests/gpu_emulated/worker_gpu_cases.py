@@ -19,8 +19,6 @@ from executed_collectives import NOTHING, Executions
 from gpu_world import GpuWorld, Ledger
 from job_runs import report
 
-from xla_shmem import _core
-
 
 def main() -> None:
     names = Path(sys.argv[1]).read_text().split()
@@ -32,13 +30,13 @@ def main() -> None:
         world = GpuWorld(name, Path(sys.argv[2]))
         assert {device.platform for device in world.devices} == {"gpu"}
         error = ""
-        ledger.expected, ledger.left, executions.count = NOTHING, set(), 0
-        begin, (captured, in_graphs) = time.monotonic(), _core.gpu_in_graphs()
+        ledger.expected, ledger.left, before = NOTHING, set(), executions.count
+        begin, (captured, in_graphs) = time.monotonic(), executions.in_graphs()
         try:
             (CASES | GPU_CASES)[name].run(world)
         except Exception:
             error = traceback.format_exc(limit=-3)
-        now_captured, now_in_graphs = _core.gpu_in_graphs()
+        now_captured, now_in_graphs = executions.in_graphs()
         report(
             {
                 "case": name,
@@ -46,7 +44,7 @@ def main() -> None:
                 "left": sorted(ledger.left),
                 "digests": world.digests,
                 # A captured call does not run.
-                "ran": executions.count - (now_captured - captured) + now_in_graphs - in_graphs,
+                "ran": executions.count - before - (now_captured - captured) + now_in_graphs - in_graphs,
                 "expected": ledger.expected.least,
                 "exact": ledger.expected.exact,
                 "in_graphs": now_in_graphs - in_graphs,

@@ -1,5 +1,6 @@
 #include "xla/backends/gpu/shmem/shmem_collective_thunk.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -54,7 +55,7 @@ ffi::AttributesMap AttributesOf(const ShmemCollective& collective,
   return attributes;
 }
 
-absl::StatusOr<std::unique_ptr<CustomCallThunk>> CallOf(const CollectiveThunk& upstream,
+absl::StatusOr<std::unique_ptr<CustomCallThunk>> CallOf(absl::string_view target, const CollectiveThunk& upstream,
                                                         const ShmemCollective& collective) {
   const bool is_ragged = collective.spec.op == CollectiveOp::kRaggedAllToAll;
   std::vector<NullableShapedSlice> operands;
@@ -70,14 +71,18 @@ absl::StatusOr<std::unique_ptr<CustomCallThunk>> CallOf(const CollectiveThunk& u
     }
     results.emplace_back(upstream.buffers()[1].destination_buffer);
   }
-  const char* const target = xla_shmem::InfoOf(collective.spec.op).target;
   for (const xla_shmem::GpuHandler& handler : xla_shmem::GpuHandlers()) {
-    if (absl::string_view(handler.target) != target) continue;
+    if (handler.target != target) continue;
     XLA_FFI_Handler_Bundle bundle = {};
     bundle.execute = handler.execute.in_graphs;
-    return CustomCallThunk::Create(upstream.thunk_info(), target, bundle, std::move(operands), std::move(results),
-                                   AttributesOf(collective, upstream.buffers()), /*called_computation=*/nullptr,
-                                   se::GpuComputeCapability());
+    SHMEM_ASSIGN_OR_RETURN(
+        std::unique_ptr<CustomCallThunk> call,
+        CustomCallThunk::Create(upstream.thunk_info(), std::string(target), bundle, std::move(operands),
+                                std::move(results), AttributesOf(collective, upstream.buffers()),
+                                /*called_computation=*/nullptr, se::GpuComputeCapability()));
+    // As upstream's collectives in a graph: other devices wait for it.
+    call->set_priority(se::StreamPriority::Highest);
+    return call;
   }
   return absl::InternalError(absl::StrCat(target, " has no handler in this process"));
 }
@@ -86,19 +91,25 @@ absl::StatusOr<std::unique_ptr<CustomCallThunk>> CallOf(const CollectiveThunk& u
 
 absl::StatusOr<std::unique_ptr<ShmemCollectiveThunk>> ShmemCollectiveThunk::Create(
     std::unique_ptr<CollectiveThunk> upstream, const ShmemCollective& collective) {
-  SHMEM_ASSIGN_OR_RETURN(std::unique_ptr<CustomCallThunk> call, CallOf(*upstream, collective));
-  // As upstream's collectives in a graph: other devices wait for it.
-  call->set_priority(se::StreamPriority::Highest);
+  const xla_shmem::CollectiveOpInfo& info = xla_shmem::InfoOf(collective.spec.op);
+  std::vector<const char*> targets = {info.target};
+  if (collective.is_async) targets.insert(targets.end(), {info.start_target, info.done_target});
+  Calls calls;
+  for (const char* const target : targets) {
+    SHMEM_ASSIGN_OR_RETURN(calls.emplace_back(), CallOf(target, *upstream, collective));
+  }
   return std::unique_ptr<ShmemCollectiveThunk>(
-      new ShmemCollectiveThunk(std::move(upstream), std::move(call), collective.devices));
+      new ShmemCollectiveThunk(std::move(upstream), std::move(calls), collective.devices));
 }
 
-ShmemCollectiveThunk::ShmemCollectiveThunk(std::unique_ptr<CollectiveThunk> upstream,
-                                           std::unique_ptr<CustomCallThunk> call, DeviceAssignment devices)
+ShmemCollectiveThunk::ShmemCollectiveThunk(std::unique_ptr<CollectiveThunk> upstream, Calls calls,
+                                           DeviceAssignment devices)
     : CollectiveThunk(upstream->kind(), upstream->thunk_info(), upstream->buffers()),
       upstream_(std::move(upstream)),
-      call_(std::move(call)),
-      devices_(std::move(devices)) {}
+      calls_(std::move(calls)),
+      devices_(std::move(devices)) {
+  for (size_t i = calls_.size() > 1 ? 1 : 0; i < calls_.size(); ++i) executed_.push_back(calls_[i].get());
+}
 
 absl::Status ShmemCollectiveThunk::Prepare(const PrepareParams& params) {
   const std::string& name = thunk_info().profile_annotation;
@@ -113,14 +124,25 @@ absl::Status ShmemCollectiveThunk::Prepare(const PrepareParams& params) {
                      "it again for these"));
   }
   SHMEM_RETURN_IF_ERROR(ShmemRuntime::Get().CheckRunning());
-  return call_->Prepare(params);
+  for (const std::unique_ptr<CustomCallThunk>& call : calls_) SHMEM_RETURN_IF_ERROR(call->Prepare(params));
+  return absl::OkStatus();
+}
+
+absl::Status ShmemCollectiveThunk::Initialize(const InitializeParams& params) {
+  for (const std::unique_ptr<CustomCallThunk>& call : calls_) SHMEM_RETURN_IF_ERROR(call->Initialize(params));
+  return absl::OkStatus();
+}
+
+absl::Status ShmemCollectiveThunk::ExecuteOnStream(const ExecuteParams& params) {
+  for (CustomCallThunk* const call : executed_) SHMEM_RETURN_IF_ERROR(call->ExecuteOnStream(params));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<const se::CommandBuffer::Command*> ShmemCollectiveThunk::Record(const ExecuteParams& execute_params,
                                                                                const RecordParams& record_params,
                                                                                RecordAction record_action,
                                                                                se::CommandBuffer* command_buffer) {
-  return call_->Record(execute_params, record_params, std::move(record_action), command_buffer);
+  return calls_.front()->Record(execute_params, record_params, std::move(record_action), command_buffer);
 }
 
 absl::Status ShmemCollectiveThunk::RunCollective(const ExecuteParams& /*params*/, const GpuCliqueKey& /*clique_key*/,

@@ -3,6 +3,7 @@
 #define XLA_BACKENDS_GPU_SHMEM_SHMEM_COLLECTIVE_THUNK_H_
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,11 +27,13 @@ struct ShmemCollective {
   xla_shmem::CollectiveSpec spec;
   xla_shmem::hlo::MlirDictionary arguments;  // of the plugin's call (hlo/rewrite/call_arguments.h)
   DeviceAssignment devices;                  // of the module that `spec` is from
+  bool is_async = false;                     // XLA runs its thunk on another stream than the rest of the program
 };
 
-// Runs the call that the plugin puts in the place of the collective. The kind, the buffers and the serialised form stay
-// upstream's, so async start and done, command buffers and profiles treat it as that collective. It requests no clique,
-// so NCCL opens no communicator for it.
+// Runs the call that the plugin puts in the place of the collective, and if XLA overlaps it the plugin's two: their
+// messages do not meet those of the calls and graphs on XLA's main stream. The kind, the buffers and the serialised
+// form stay upstream's, so async start and done, command buffers and profiles treat it as that collective. It requests
+// no clique, so NCCL opens no communicator for it.
 class ShmemCollectiveThunk : public CollectiveThunk {
  public:
   // Replaces `upstream`. Internal if it has other buffers than XLA gives its kind.
@@ -38,19 +41,23 @@ class ShmemCollectiveThunk : public CollectiveThunk {
                                                                       const ShmemCollective& collective);
 
   absl::Status Prepare(const PrepareParams& params) override;
-  absl::Status Initialize(const InitializeParams& params) override { return call_->Initialize(params); }
-  absl::Status ExecuteOnStream(const ExecuteParams& params) override { return call_->ExecuteOnStream(params); }
+  absl::Status Initialize(const InitializeParams& params) override;
+  absl::Status ExecuteOnStream(const ExecuteParams& params) override;
   absl::StatusOr<const se::CommandBuffer::Command*> Record(const ExecuteParams& execute_params,
                                                            const RecordParams& record_params,
                                                            RecordAction record_action,
                                                            se::CommandBuffer* command_buffer) override;
   absl::StatusOr<ThunkProto> ToProto() const override { return upstream_->ToProto(); }
 
-  const CustomCallThunk& call() const { return *call_; }
+  // The whole collective.
+  const CustomCallThunk& call() const { return *calls_.front(); }
+  // What runs outside of CUDA graphs.
+  const std::vector<CustomCallThunk*>& executed() const { return executed_; }
 
  private:
-  ShmemCollectiveThunk(std::unique_ptr<CollectiveThunk> upstream, std::unique_ptr<CustomCallThunk> call,
-                       DeviceAssignment devices);
+  using Calls = std::vector<std::unique_ptr<CustomCallThunk>>;  // the whole; if XLA overlaps it, start and done too
+
+  ShmemCollectiveThunk(std::unique_ptr<CollectiveThunk> upstream, Calls calls, DeviceAssignment devices);
 
   const CollectiveConfig& config() const override { return config_; }
   bool RequiresRendezvous() const override { return false; }
@@ -58,7 +65,8 @@ class ShmemCollectiveThunk : public CollectiveThunk {
                              Communicator& comm) override;
 
   const std::unique_ptr<CollectiveThunk> upstream_;
-  const std::unique_ptr<CustomCallThunk> call_;
+  const Calls calls_;
+  std::vector<CustomCallThunk*> executed_;
   const DeviceAssignment devices_;
   const CollectiveConfig config_;  // of NCCL's communicator, so it is empty
 };

@@ -39,13 +39,15 @@ class ShmemCollectiveThunkTest : public ::testing::Test {
 
   // A collective with so many arrays, each in an allocation of its own: operand i in 2 * i, its result behind it.
   absl::StatusOr<std::unique_ptr<ShmemCollectiveThunk>> Make(CollectiveOp op, size_t arrays, int64_t elements = 4,
-                                                             const std::string& name = "instruction") {
+                                                             const std::string& name = "instruction",
+                                                             bool is_async = false) {
     std::vector<CollectiveThunk::Buffer> buffers;
     for (size_t i = 0; i < arrays; ++i) buffers.push_back({elements, Slice(elements), Slice(elements), 0, 0});
     ShmemCollective collective;
     collective.spec.op = op;
     collective.spec.name = name;
     collective.spec.element_types.assign(arrays, xla_shmem::ElementType::kF32);
+    collective.is_async = is_async;
     collective.arguments.AddInt("op", 7);
     collective.arguments.AddString("module", "step");
     collective.arguments.AddInts("groups", {2, 0, 3, 1});
@@ -89,6 +91,21 @@ TEST_F(ShmemCollectiveThunkTest, TheCallIsThatOfTheOpWithAllArrays) {
   EXPECT_THAT(Allocations((*thunk)->call().results()), ElementsAre(1, 3));
   EXPECT_EQ((*thunk)->call().priority(), se::StreamPriority::Highest);
   EXPECT_EQ((*thunk)->kind(), Thunk::kCollectiveBroadcast);  // upstream's
+}
+
+TEST_F(ShmemCollectiveThunkTest, ACollectiveOnAnotherStreamIsAPairOfCalls) {
+  const auto targets = [](const ShmemCollectiveThunk& thunk) {
+    std::vector<std::string> found;
+    for (const CustomCallThunk* call : thunk.executed()) found.push_back(call->target_name());
+    return found;
+  };
+  const auto thunk = Make(CollectiveOp::kAllReduce, 1);
+  ASSERT_TRUE(thunk.ok()) << thunk.status();
+  EXPECT_THAT(targets(**thunk), ElementsAre("xla_shmem.all_reduce"));
+  const auto async = Make(CollectiveOp::kAllReduce, 1, 4, "instruction", /*is_async=*/true);
+  ASSERT_TRUE(async.ok()) << async.status();
+  EXPECT_THAT(targets(**async), ElementsAre("xla_shmem.all_reduce_start", "xla_shmem.all_reduce_done"));
+  EXPECT_EQ((*async)->call().target_name(), "xla_shmem.all_reduce");  // in a graph
 }
 
 TEST_F(ShmemCollectiveThunkTest, TheCallHasThePluginsArguments) {

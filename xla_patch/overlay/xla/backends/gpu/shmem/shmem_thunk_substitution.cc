@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/log/log.h"
 #include "absl/status/statusor.h"
 #include "xla/backends/gpu/runtime/collective_thunk.h"
+#include "xla/backends/gpu/runtime/thunk.h"
 #include "xla/backends/gpu/shmem/shmem_collective_thunk.h"
 #include "xla/backends/gpu/shmem/shmem_runtime.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/collective_backend_config.h"
@@ -72,6 +74,17 @@ absl::StatusOr<ShmemCollectives> FindShmemCollectives(const HloModule& module) {
   return collectives;
 }
 
+// Those that XLA runs on another stream than the rest of the program.
+absl::flat_hash_set<const Thunk*> FindAsync(const ThunkSequence& thunks) {
+  absl::flat_hash_set<const Thunk*> found;
+  const auto add_nested = [&](const Thunk* start) {
+    if (start->kind() != Thunk::kAsyncStart) return;
+    start->Walk([&](const Thunk* nested) { found.insert(nested); });
+  };
+  for (const std::unique_ptr<Thunk>& thunk : thunks) std::as_const(*thunk).Walk(add_nested);
+  return found;
+}
+
 }  // namespace
 
 absl::Status UseShmemThunks(const HloModule* module, ThunkSequence* thunks) {
@@ -82,10 +95,12 @@ absl::Status UseShmemThunks(const HloModule* module, ThunkSequence* thunks) {
     LOG(WARNING) << module->name() << " was compiled for NVSHMEM and runs on NCCL: " << failure;
     return absl::OkStatus();
   }
-  SHMEM_ASSIGN_OR_RETURN(const ShmemCollectives collectives, FindShmemCollectives(*module));
+  SHMEM_ASSIGN_OR_RETURN(ShmemCollectives collectives, FindShmemCollectives(*module));
+  const absl::flat_hash_set<const Thunk*> async = FindAsync(*thunks);
   return thunks->TransformNested([&](std::unique_ptr<Thunk> thunk) -> absl::StatusOr<std::unique_ptr<Thunk>> {
     const auto found = collectives.find(thunk->thunk_info().profile_annotation);
     if (found == collectives.end() || dynamic_cast<CollectiveThunk*>(thunk.get()) == nullptr) return thunk;
+    found->second.is_async = async.contains(thunk.get());
     std::unique_ptr<CollectiveThunk> upstream(static_cast<CollectiveThunk*>(thunk.release()));
     return ShmemCollectiveThunk::Create(std::move(upstream), found->second);
   });
