@@ -34,9 +34,9 @@ struct Clique {
   std::atomic<uint32_t> ranks;             // as the first one says
   std::atomic<uint32_t> taken[kMaxRanks];  // 1 + the number of its GPU
   std::atomic<uint32_t> attached;
-  std::atomic<uint32_t> gone[kMaxRanks];   // 1: destroyed or aborted its end
+  std::atomic<uint32_t> gone[kMaxRanks];                  // 1: destroyed or aborted its end
   std::atomic<uint64_t> windows[kMaxRanks][kMaxWindows];  // bytes
-  Channel channels[kMaxRanks][kMaxRanks];  // [from][to]; pages that nobody writes take no memory
+  Channel channels[kMaxRanks][kMaxRanks];                 // [from][to]; pages that nobody writes take no memory
 };
 
 class Communicator {

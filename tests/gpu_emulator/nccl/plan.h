@@ -10,7 +10,18 @@
 
 namespace emulator::nccl {
 
-enum class Call : uint32_t { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kReduce, kAllToAll, kSend, kReceive, kPut, kWait };
+enum class Call : uint32_t {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kBroadcast,
+  kReduce,
+  kAllToAll,
+  kSend,
+  kReceive,
+  kPut,
+  kWait
+};
 
 struct Operation {
   Call call = Call::kAllReduce;

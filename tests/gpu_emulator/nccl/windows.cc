@@ -47,7 +47,8 @@ std::string Who(const Communicator& communicator) { return "rank " + std::to_str
 void Land(Windows& windows, int receiver, Message& message) {
   if (message.has_landed || message.bytes.empty()) return;
   const std::vector<Window*>& there = windows.of_rank[receiver];
-  const std::string put = "a put into window " + std::to_string(message.window) + " of rank " + std::to_string(receiver);
+  const std::string put =
+      "a put into window " + std::to_string(message.window) + " of rank " + std::to_string(receiver);
   Demand(!there.empty(), put + ", which is in another process: not emulated");
   const Window* const window = there.at(static_cast<size_t>(message.window));
   Demand(window != nullptr, put + ", which is deregistered");
@@ -79,8 +80,9 @@ Window* RegisterWindow(Communicator* communicator, void* buffer, size_t bytes, i
   const int64_t seconds = Setting("NCCL_TIMEOUT", 60);
   for (int rank = 0; rank < communicator->ranks(); ++rank) {
     uint64_t others = 0;
-    Demand(WaitFor(seconds, [&] { return (others = communicator->WindowOf(rank, number)) != 0; }),
-           window + ": rank " + std::to_string(rank) + " did not register its own in " + std::to_string(seconds) + " s");
+    Demand(
+        WaitFor(seconds, [&] { return (others = communicator->WindowOf(rank, number)) != 0; }),
+        window + ": rank " + std::to_string(rank) + " did not register its own in " + std::to_string(seconds) + " s");
     Demand(others == bytes, window + ", but that of rank " + std::to_string(rank) + " has " + std::to_string(others));
   }
   return made;
