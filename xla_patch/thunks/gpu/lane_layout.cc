@@ -37,16 +37,16 @@ size_t LaneLayout::set_bytes() const {
   return (bytes + kSlotUnit - 1) / kSlotUnit * kSlotUnit;
 }
 
-size_t LaneLayout::slots_bytes() const { return kLaneSlots * lanes_ * PeersOf(n_pes_) * slot_bytes_; }
+size_t LaneLayout::slots_bytes() const { return PeersOf(n_pes_) * kLaneSlots * lanes_ * slot_bytes_; }
 
 size_t LaneLayout::packet_slot_bytes() const {
   return packet_share_ == 0 ? 0 : kPacketHeadBytes + kPacketExpansion * packet_share_;
 }
 
-size_t LaneLayout::packets_bytes() const { return kPacketSlots * lanes_ * PeersOf(n_pes_) * packet_slot_bytes(); }
+size_t LaneLayout::packets_bytes() const { return PeersOf(n_pes_) * kPacketSlots * lanes_ * packet_slot_bytes(); }
 
 void LaneLayout::SetPackets(size_t limit, size_t bytes) {
-  const size_t slots = 2 * kPacketSlots * lanes_ * PeersOf(n_pes_);  // of both sets
+  const size_t slots = PeersOf(n_pes_) * 2 * kPacketSlots * lanes_;  // of both sets
   const size_t slot = std::min(bytes / kPartOfPackets, kMaxPacketBytes) / slots;
   const size_t fits = slot < kPacketHeadBytes ? 0 : (slot - kPacketHeadBytes) / kPacketExpansion;
   packet_share_ = std::min(limit / lanes_, fits) / kPackBytes * kPackBytes;
