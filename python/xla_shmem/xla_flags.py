@@ -63,9 +63,10 @@ def _value(argument: str) -> bool | None:
     raise ValueError(f"XLA_FLAGS: {FLAG}={value}: must be true, false, 1 or 0.")
 
 
-def flag_names(environ: Mapping[str, str]) -> set[str]:
-    """Returns the names of the flags in ``XLA_FLAGS``, without dashes."""
-    return {argument.partition("=")[0].lstrip("-") for _, _, argument in _tokens(environ.get("XLA_FLAGS", ""))}
+def flag_values(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the values of the flags in ``XLA_FLAGS`` by their names without dashes, "" for a flag without a value."""
+    flags = (argument.partition("=") for _, _, argument in _tokens(environ.get("XLA_FLAGS", "")))
+    return {name.lstrip("-"): value for name, _, value in flags}
 
 
 def read_flag(environ: Mapping[str, str]) -> bool | None:

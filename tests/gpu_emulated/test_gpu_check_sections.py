@@ -92,7 +92,7 @@ def test_a_training_shows_that_it_runs_on_shmem(emulator: Emulator, tmp_path: Pa
 
 @pytest.mark.slow
 def test_a_training_on_nccl_fails_the_check(emulator: Emulator, tmp_path: Path) -> None:
-    absent = {"XLA_SHMEM_NVSHMEM_LIBRARY": "/no/such/libnvshmem_host.so.3"}
+    absent = {"XLA_SHMEM_NVSHMEM_LIBRARY": "/no/such/libnvshmem_host.so.3", "XLA_SHMEM_GPU_HEAP": "nvshmem"}
     lines = run_section(emulator, tmp_path, 1, "-c", TRAIN, str(tmp_path), **absent)
     (check,) = [record for record in lines if record["name"] == CARRIES]
     assert not check["ok"]

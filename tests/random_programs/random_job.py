@@ -38,7 +38,7 @@ SETTINGS = {
     "PJRT_NPROC": "64",
 }
 
-_CALLS = re.compile(r"^\[0\] +(\d+) .*%  ([a-z-]+)  jit", re.M)
+_CALLS = re.compile(r"^\[0\] +(\d+) .*  ([a-z-]+)  jit", re.M)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from xla_shmem import _core, gpu_ways
 from xla_shmem.gpu.jax_plugin import distribution_version, release
 from xla_shmem.options import Options
 from xla_shmem.options.tuning_table import Table, TunedRow
-from xla_shmem.xla_flags import flag_names
+from xla_shmem.xla_flags import flag_values
 from xla_shmem.xla_libraries import known_flags
 
 logger = logging.getLogger(__name__)
@@ -177,7 +177,7 @@ def _checked(choice: Choice, environ: Mapping[str, str]) -> Choice:
         return choice
     if environ.get("XLA_FLAGS", "-").lstrip()[:1] not in ("-", ""):
         return dataclasses.replace(choice, refused="XLA_FLAGS is the name of a file")
-    if name in flag_names(environ):
+    if name in flag_values(environ):
         return dataclasses.replace(choice, refused="XLA_FLAGS has it already")
     if name not in known_flags([name]):
         return dataclasses.replace(choice, refused="this release of XLA does not know it")

@@ -20,7 +20,7 @@ from xla_shmem.options import Options
 from xla_shmem.runtime.gpu_job import GpuJob
 from xla_shmem.runtime.job_topology import JobTopology
 from xla_shmem.runtime.store import open_store
-from xla_shmem.xla_flags import flag_names
+from xla_shmem.xla_flags import flag_values
 
 logger = logging.getLogger(__name__)
 
@@ -61,10 +61,12 @@ def switch_graphs_off(why: str, environ: MutableMapping[str, str]) -> None:
       why: the reason.
       environ: this process's environment, before XLA reads it.
     """
-    if _GRAPHS_FLAG in flag_names(environ):
+    flags = flag_values(environ)
+    if flags.get(_GRAPHS_FLAG):
         logger.warning("xla_shmem: XLA_FLAGS have %s, so programs may hang: %s", _GRAPHS_FLAG, why)
         return
-    environ["XLA_FLAGS"] = f"{environ.get('XLA_FLAGS', '')} --{_GRAPHS_FLAG}=".strip()
+    if _GRAPHS_FLAG not in flags:
+        environ["XLA_FLAGS"] = f"{environ.get('XLA_FLAGS', '')} --{_GRAPHS_FLAG}=".strip()
     logger.info("xla_shmem: XLA makes no CUDA graphs: %s", why)
 
 

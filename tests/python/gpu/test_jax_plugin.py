@@ -90,6 +90,11 @@ def test_processes_with_several_gpus_have_a_reason_to_make_no_graphs() -> None:
         ("", "--xla_gpu_enable_command_buffer=", "XLA makes no CUDA graphs: some reason"),
         ("--xla_a=1", "--xla_a=1 --xla_gpu_enable_command_buffer=", "XLA makes no CUDA graphs: some reason"),
         (
+            "--xla_gpu_enable_command_buffer= --xla_a=1",
+            "--xla_gpu_enable_command_buffer= --xla_a=1",
+            "XLA makes no CUDA graphs: some reason",
+        ),
+        (
             "--xla_gpu_enable_command_buffer=FUSION",
             "--xla_gpu_enable_command_buffer=FUSION",
             "XLA_FLAGS have xla_gpu_enable_command_buffer, so programs may hang: some reason",
