@@ -74,7 +74,7 @@ XLA_FFI_Error* Counted(XLA_FFI_CallFrame* frame) {
 template <size_t kIndex>
 void Count(xla_shmem::GpuHandler& handler) {
   if (absl::EndsWith(handler.target, "_done")) return;
-  counted<kIndex> = std::exchange(handler.execute, &Counted<kIndex>);
+  counted<kIndex> = std::exchange(handler.execute.in_graphs, &Counted<kIndex>);
 }
 
 // Start, done and whole call of each op.
