@@ -2,8 +2,8 @@
 
     python tools/kernel_estimate.py [--table]     # --table: that of docs/gpu.md
 
-The arithmetic and the constants are those of the review in issue 36. `nccl_us` is the pass's cost
-model, which is fitted to NCCL's times in XLA. Needs no GPU.
+The constants are read from compiled kernels (SASS) and from the sources of NCCL, NVSHMEM and MSCCL++ of 2026; none was
+timed. `nccl_us` is the pass's cost model, which is fitted to NCCL's times in XLA. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Gpu:
 
     Attributes:
       name: of the table.
-      link_gb_per_s: of NVLink in one direction, as kernels reach it: 400 of 450 on H100 (review), and the same share of
+      link_gb_per_s: of NVLink in one direction, as kernels may reach it: 400 of 450 on H100, and the same share of
         the 900 of a GB200.
       generation: of the cost model.
     """
@@ -138,7 +138,7 @@ SHOWN = tuple(size for size in SIZES if size != 1 << 16)
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 DOMAINS = ((8, H100), (72, GB200))
 
-#: Best known kernels of other libraries on eight H100s, µs: the review's reading of MSCCL++ and NCCL's NVLS.
+#: What the best kernels of other libraries should take on eight H100s, µs: MSCCL++ and NCCL's NVLS, by their sources.
 BEST_KNOWN = {
     ("all-reduce", 1 << 10): 6,
     ("all-reduce", 1 << 16): 9,
