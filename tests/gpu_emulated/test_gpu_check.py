@@ -25,7 +25,8 @@ FAULTY_DRIVER = Path(__file__).with_name("faulty_driver.cc")
 #: Longer than on hardware: kernels are interpreted, and there are two cores.
 SECONDS = 3600
 
-NO_NVSHMEM = {"XLA_SHMEM_NVSHMEM_LIBRARY": "/no/such/libnvshmem_host.so.3"}
+#: And without the heap of the CUDA driver, which would carry instead.
+NO_NVSHMEM = {"XLA_SHMEM_NVSHMEM_LIBRARY": "/no/such/libnvshmem_host.so.3", "XLA_SHMEM_GPU_HEAP": "nvshmem"}
 
 #: A compute-sanitizer that runs the program and finds what FAULT says.
 SANITIZER = """#!/bin/sh
