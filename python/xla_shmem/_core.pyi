@@ -476,8 +476,10 @@ def expected_times(op: str, bytes: int, group_size: int, num_devices: int, gpu: 
 def ways() -> list[tuple[str, str]]:
     """Returns the ways of running a collective on GPUs: the word of ``XLA_SHMEM_BACKENDS``, and the name in reports."""
 
-def way_flag(word: str, op: str) -> str | None:
-    """Returns the flag of XLA that makes all collectives of an op run in a way; None if there is none.
+def way_flags(word: str, op: str) -> list[str]:
+    """Returns the flags of XLA that make all collectives of an op run in a way; empty if nothing does.
+
+    XLA must know the first; the others are needed on those releases that know them.
 
     Raises:
       ValueError: the word or the op is unknown.

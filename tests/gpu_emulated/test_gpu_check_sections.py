@@ -27,23 +27,24 @@ CARRIES = "SHMEM carries the collectives of the training"
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "gpu"
 sys.path.insert(0, str(BENCHMARKS))
 
-from gpu_check import records, training  # noqa: E402
+from gpu_check import collectives, records, training  # noqa: E402
 from gpu_check.runner import differing  # noqa: E402
 
+from xla_shmem.options import tuning_table  # noqa: E402
 from xla_shmem.xla_libraries import known_flags  # noqa: E402
 
 pytestmark = pytest.mark.timeout(240)
 
 
 def run_section(
-    emulator: Emulator, directory: Path, gpus: int, *arguments: str, **variables: str
+    emulator: Emulator, directory: Path, gpus: int, *arguments: str, seconds: float = 200, **variables: str
 ) -> list[records.Record]:
     """Runs a section by Python's arguments; returns its records."""
     found = directory / "records.jsonl"
     environ = emulator.environment(gpus, (), **{records.VARIABLE: str(found), records.EMULATED: "1"}, **variables)
     environ["PYTHONPATH"] = os.pathsep.join([str(BENCHMARKS), environ["PYTHONPATH"]])
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=seconds, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return records.read(found)
 
@@ -97,6 +98,35 @@ def test_a_training_on_nccl_fails_the_check(emulator: Emulator, tmp_path: Path) 
     (check,) = [record for record in lines if record["name"] == CARRIES]
     assert not check["ok"]
     assert "NVSHMEM → DEFAULT" in check["detail"]
+
+
+#: What runs a collective in a job of its own on emulated GPUs.
+WAYS = {"shmem", "stock", "nccl", "one-sided", "nccl-symmetric", "peer-copies", *collectives._SETTINGS}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_all_ways_are_compared_and_only_kernels_that_are_not_emulated_end_one(
+    emulator: Emulator, tmp_path: Path
+) -> None:
+    comparing = ["-m", "gpu_check.collectives", "--gpus=2", "--compare=transports"]
+    lines = run_section(emulator, tmp_path, 2, *comparing, seconds=800, **{records.OUT: str(tmp_path)})
+    assert [record for record in lines if record["kind"] == "check" and not record["ok"]] == []
+    ran = {record["columns"]["by"] for record in lines if record["kind"] == "row" and "op" in record["columns"]}
+    assert ran == WAYS
+    ended = [record for record in lines if record["kind"] == "left out" and record["name"].endswith(" on")]
+    assert {record["name"].partition(" from ")[0] for record in ended} <= {"stock", "nccl-symmetric"}
+    assert all("multi_gpu_barrier_nccl_kernel" in record["reason"] for record in ended)
+    # Stock XLA runs ragged all-to-alls by such a kernel, so they have no row.
+    ops = {row.op for row in tuning_table.load(tmp_path / "tuning.json").rows}
+    assert ops == {
+        "all-reduce",
+        "collective-permute",
+        "all-gather",
+        "reduce-scatter",
+        "all-to-all",
+        "collective-broadcast",
+    }
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ struct Options {
   GpuGeneration gpu = GpuGeneration::kUnknown;  // for the cost model
   Hierarchical hierarchical = Hierarchical::kAuto;
   Ways ways = kEveryWay;  // of XLA_SHMEM_BACKENDS: what may be chosen. XLA's own choice always may
-  // What the pass can choose for one collective in this release of XLA; the other ways need a flag (FlagOf).
+  // What the pass can choose for one collective in this release of XLA; the other ways need flags (FlagsOf).
   Ways settable_ways = BitOf(Way::kNvshmem);
 };
 

@@ -65,8 +65,8 @@ std::string NotTaken(const std::pair<Way, BackendTime>& measured, const std::str
 // Why a way is not among those to choose from.
 Unsupported WhyNot(Way way, const CollectiveSpec& spec, bool in_one_process, const Options& options) {
   if (IsSettable(way, spec.op, options)) return RefusedWay(way, spec, in_one_process);
-  const std::optional<std::string> flag = FlagOf(way, spec.op);
-  return flag.has_value() ? "only " + *flag + " chooses it" : "nothing chooses it";
+  const std::vector<std::string> flags = FlagsOf(way, spec.op);
+  return flags.empty() ? "nothing chooses it" : "only " + flags.front() + " chooses it";
 }
 
 }  // namespace

@@ -34,31 +34,37 @@ std::optional<Way> WayOfWord(std::string_view word) {
   return found == kWays.end() ? std::nullopt : std::make_optional(found->way);
 }
 
-std::optional<std::string> FlagOf(Way way, CollectiveOp op) {
+std::vector<std::string> FlagsOf(Way way, CollectiveOp op) {
   const bool permutes = op == CollectiveOp::kCollectivePermute;
+  const bool reduces = op == CollectiveOp::kAllReduce;
+  const bool is_ragged = op == CollectiveOp::kRaggedAllToAll;
   switch (way) {
     case Way::kNvshmem:
-      return std::nullopt;
+      break;
     case Way::kNccl:
-      if (op == CollectiveOp::kAllReduce) return "--xla_gpu_experimental_use_collective_kernels=";
-      if (op != CollectiveOp::kRaggedAllToAll) return std::nullopt;
-      return "--xla_gpu_unsupported_use_ragged_all_to_all_one_shot_kernel=false";
+      if (reduces) return {"--xla_gpu_experimental_use_collective_kernels="};
+      if (is_ragged) {
+        // Without the second one, XLA from jax 0.11 on refuses to run the program.
+        return {"--xla_gpu_unsupported_use_ragged_all_to_all_one_shot_kernel=false",
+                "--xla_gpu_allow_ragged_all_to_all_nccl_send_recv_fallback=true"};
+      }
+      break;
     case Way::kOneSided:
-      if (permutes) return "--xla_gpu_collective_permute_mode=symmetric";
-      if (op != CollectiveOp::kAllGather) return std::nullopt;
-      return "--xla_gpu_all_gather_mode=symmetric";
+      if (permutes) return {"--xla_gpu_collective_permute_mode=symmetric"};
+      if (op == CollectiveOp::kAllGather) return {"--xla_gpu_all_gather_mode=symmetric"};
+      break;
     case Way::kNcclSymmetric:
-      return std::string("--xla_enable_nccl_symmetric_buffers_for_collectives=") + NameInWindowsFlag(op);
+      return {std::string("--xla_enable_nccl_symmetric_buffers_for_collectives=") + NameInWindowsFlag(op)};
     case Way::kPeerCopies:
-      if (permutes) return "--xla_gpu_collective_permute_mode=peer";
-      if (op != CollectiveOp::kAllToAll) return std::nullopt;
-      return "--xla_gpu_use_memcpy_local_p2p=true";
+      if (permutes) return {"--xla_gpu_collective_permute_mode=peer"};
+      if (op == CollectiveOp::kAllToAll) return {"--xla_gpu_use_memcpy_local_p2p=true"};
+      break;
     case Way::kKernels:
-      if (op == CollectiveOp::kAllReduce) return "--xla_gpu_experimental_use_collective_kernels=ALL_REDUCE";
-      if (op != CollectiveOp::kRaggedAllToAll) return std::nullopt;
-      return "--xla_gpu_unsupported_use_ragged_all_to_all_one_shot_kernel=true";
+      if (reduces) return {"--xla_gpu_experimental_use_collective_kernels=ALL_REDUCE"};
+      if (is_ragged) return {"--xla_gpu_unsupported_use_ragged_all_to_all_one_shot_kernel=true"};
+      break;
   }
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace xla_shmem

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "xla_patch/types/collective_op.h"
 
@@ -39,8 +40,9 @@ using Ways = uint32_t;
 constexpr Ways BitOf(Way way) { return Ways{1} << static_cast<uint32_t>(way); }
 constexpr Ways kEveryWay = (Ways{1} << kWays.size()) - 1;
 
-// The flag of XLA that makes all collectives of an op run in a way, "--xla_...=value"; none if there is no such flag.
-std::optional<std::string> FlagOf(Way way, CollectiveOp op);
+// The flags of XLA that make all collectives of an op run in a way, "--xla_...=value"; empty if nothing does. XLA must
+// know the first; the others are needed on those releases that know them.
+std::vector<std::string> FlagsOf(Way way, CollectiveOp op);
 
 }  // namespace xla_shmem
 

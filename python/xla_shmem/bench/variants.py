@@ -86,7 +86,7 @@ _NCCL_FAST = (
     "xla_gpu_collective_permute_connected_components=true",
     "xla_gpu_collective_permute_mode=symmetric",
     # On by default, and then XLA's own kernel may take NCCL's place.
-    "xla_gpu_unsupported_use_ragged_all_to_all_one_shot_kernel=false",
+    *(flag.removeprefix("--") for flag in _core.way_flags("nccl", "ragged-all-to-all")),
 )
 _NCCL_POOL = (("XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", "4096"),)
 
@@ -108,8 +108,8 @@ def _by_flags(way: str, what: str, *, one_process: bool = False, windows: bool =
       one_process: whether XLA takes the way among the GPUs of one process only.
       windows: whether its flag is one for all ops, a list of those whose buffers are NCCL's windows.
     """
-    flags = {op: flag for op in OPS if (flag := _core.way_flag(way, op)) is not None}
-    settings = dict.fromkeys(flag.removeprefix("--") for flag in flags.values())
+    flags = {op: found for op in OPS if (found := _core.way_flags(way, op))}
+    settings = dict.fromkeys(flag.removeprefix("--") for found in flags.values() for flag in found)
     if windows:
         settings = {f"{next(iter(settings)).partition('=')[0]}=all": None}
     return Variant(

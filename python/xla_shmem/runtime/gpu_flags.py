@@ -38,6 +38,7 @@ class Choice:
       ratio: its time divided by that of XLA's choice.
       refused: why the flag is not set, "" if it is.
       most: largest result in bytes for which it holds; None for all.
+      also: flags that must be set with it on the releases of XLA that know them.
     """
 
     op: str
@@ -46,13 +47,14 @@ class Choice:
     ratio: float
     refused: str = ""
     most: int | None = None
+    also: tuple[str, ...] = ()
 
     def sentence(self) -> str:
         """What is done, for the log."""
         gain = f"{self.op}: {self.way} takes {self.ratio:.2f} of the time of XLA's choice"
-        return (
-            f"{gain}, so {self.flag} is set" if not self.refused else f"{gain}; {self.flag} is not set: {self.refused}"
-        )
+        if self.refused:
+            return f"{gain}; {self.flag} is not set: {self.refused}"
+        return f"{gain}, so {' and '.join((self.flag, *self.also))} {'are' if self.also else 'is'} set"
 
 
 def choose(table: Table, backends: Iterable[str], processes: int, nccl: tuple[int, ...]) -> list[Choice]:
@@ -78,9 +80,9 @@ def choose(table: Table, backends: Iterable[str], processes: int, nccl: tuple[in
 
 
 def _choice(op: str, way: str, rows: Sequence[TunedRow], processes: int, nccl: tuple[int, ...]) -> Choice | None:
-    flag = _core.way_flag(way, op)
+    flags = _core.way_flags(way, op)
     settable = way in gpu_ways.settable("gpu") and (way, op) in (("one-sided", "all-gather"), ("nccl", "all-reduce"))
-    if flag is None or settable:
+    if not flags or settable:
         return None
     measured = sorted((row for row in rows if way in row.ways), key=lambda row: row.bytes)
     most = None
@@ -93,8 +95,8 @@ def _choice(op: str, way: str, rows: Sequence[TunedRow], processes: int, nccl: t
     ratio = math.exp(sum(math.log(_ratio(row, way)) for row in measured) / len(measured))
     if ratio >= _GAIN:
         return None
-    limited = flag if most is None else f"{flag}:{most}"
-    return Choice(op, way, limited, ratio, _why_refused(op, way, processes, nccl), most)
+    limited = flags[0] if most is None else f"{flags[0]}:{most}"
+    return Choice(op, way, limited, ratio, _why_refused(op, way, processes, nccl), most, tuple(flags[1:]))
 
 
 def _ratio(row: TunedRow, way: str) -> float:
@@ -165,23 +167,26 @@ def set_flags(options: Options, processes: int, environ: MutableMapping[str, str
     for choice in choices:
         if says:
             logger.warning("xla_shmem: %s", choice.sentence())
-    flags = _joined(choice.flag for choice in choices if not choice.refused)
+    flags = _joined(flag for choice in choices if not choice.refused for flag in (choice.flag, *choice.also))
     if flags:
         environ["XLA_FLAGS"] = " ".join([environ.get("XLA_FLAGS", ""), *flags]).strip()
     return dataclasses.replace(options, tuning=with_flags(choices, table))
 
 
 def _checked(choice: Choice, environ: Mapping[str, str]) -> Choice:
-    name = choice.flag.partition("=")[0].removeprefix("--")
+    name, *also = (flag.partition("=")[0].removeprefix("--") for flag in (choice.flag, *choice.also))
     if choice.refused:
         return choice
     if environ.get("XLA_FLAGS", "-").lstrip()[:1] not in ("-", ""):
         return dataclasses.replace(choice, refused="XLA_FLAGS is the name of a file")
-    if name in flag_values(environ):
-        return dataclasses.replace(choice, refused="XLA_FLAGS has it already")
-    if name not in known_flags([name]):
+    if given := [each for each in (name, *also) if each in flag_values(environ)]:
+        which = "it" if given[0] == name else f"--{given[0]}, which it needs,"
+        return dataclasses.replace(choice, refused=f"XLA_FLAGS has {which} already")
+    known = known_flags([name, *also])
+    if name not in known:
         return dataclasses.replace(choice, refused="this release of XLA does not know it")
-    return choice
+    wanted = tuple(flag for flag, each in zip(choice.also, also, strict=True) if each in known)
+    return dataclasses.replace(choice, also=wanted)
 
 
 def _joined(flags: Iterable[str]) -> list[str]:

@@ -122,7 +122,7 @@ def tuned_row(times: Mapping[str, Times], records: Mapping[str, Mapping[str, obj
     asked.
 
     Args:
-      times: times of the variants `shmem` and `stock`, and of those that have a way.
+      times: times of the variant `shmem`, and of `stock` and those that have a way as far as they were measured.
       records: records of those variants that ran.
     """
     if not times["shmem"].us:
@@ -140,7 +140,7 @@ def tuned_row(times: Mapping[str, Times], records: Mapping[str, Mapping[str, obj
         group=int(str(record["group_size"])),
         bytes=int(str(record["bytes"])),
         nvshmem=Measured.of(times["shmem"].us),
-        default=Measured.of(times["stock"].us) if times["stock"].us else None,
+        default=Measured.of(times["stock"].us) if "stock" in times and times["stock"].us else None,
         domains=domains,
         ways={
             way: Measured.of(measured.us)

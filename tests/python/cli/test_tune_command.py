@@ -125,6 +125,7 @@ def test_a_row_has_the_op_type_group_and_bytes_of_the_pass() -> None:
     unrun = measuring.tuned_row({"shmem": Times([1.0]), "stock": Times(reason="cannot")}, {"shmem": record})
     assert unrun is not None
     assert unrun.default is None
+    assert measuring.tuned_row({"shmem": Times([1.0])}, {"shmem": record}) == unrun
     assert measuring.tuned_row({"shmem": Times(reason="veto"), "stock": Times([1.0])}, {}) is None
 
 
@@ -186,7 +187,7 @@ def test_show_of_gpus_names_flags_and_ways(monkeypatch: pytest.MonkeyPatch, tmp_
     assert result.exit_code == 0, result.output
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     way = "takes 0.25 of the time of XLA's choice, so"
-    assert f"# ragged-all-to-all: kernels {way} {_core.way_flag('kernels', 'ragged-all-to-all')} is set" in lines
+    assert f"# ragged-all-to-all: kernels {way} {_core.way_flags('kernels', 'ragged-all-to-all')[0]} is set" in lines
     (refused,) = [line for line in lines if line.startswith("# all-to-all")]
     assert refused.endswith("=true is not set: XLA copies within a process only")
     assert [line for line in lines if not line.startswith("#")] == [

@@ -147,6 +147,38 @@ def test_a_flag_that_xla_does_not_know_is_not_set(known: set[str]) -> None:
     assert environ == {}
 
 
+RAGGED_BY_NCCL = _core.way_flags("nccl", "ragged-all-to-all")
+
+
+def test_what_a_flag_needs_is_set_with_it_where_xla_knows_it(
+    known: set[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    first, needed = RAGGED_BY_NCCL
+    table = _table(_row("ragged-all-to-all", 4096, 10, nccl=5))
+    known.add(first[2:].partition("=")[0])
+    older: dict[str, str] = {}
+    gpu_flags.set_flags(_options(table), 1, older, says=False)
+    assert older == {"XLA_FLAGS": first}
+    known.add(needed[2:].partition("=")[0])
+    newer: dict[str, str] = {}
+    with caplog.at_level(logging.WARNING, "xla_shmem"):
+        gpu_flags.set_flags(_options(table), 1, newer, says=True)
+    assert newer == {"XLA_FLAGS": f"{first} {needed}"}
+    assert f"so {first} and {needed} are set" in caplog.text
+
+
+def test_a_flag_is_not_set_where_the_user_has_set_what_it_needs(
+    known: set[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [flag[2:].partition("=")[0] for flag in RAGGED_BY_NCCL]
+    known.update(names)
+    environ = {"XLA_FLAGS": f"--{names[1]}=false"}
+    with caplog.at_level(logging.WARNING, "xla_shmem"):
+        gpu_flags.set_flags(_options(_table(_row("ragged-all-to-all", 4096, 10, nccl=5))), 1, environ, says=True)
+    assert environ == {"XLA_FLAGS": f"--{names[1]}=false"}
+    assert f"XLA_FLAGS has --{names[1]}, which it needs, already" in caplog.text
+
+
 def test_other_profiles_and_platforms_set_nothing() -> None:
     environ: dict[str, str] = {}
     rows = (_row("all-to-all", 4096, 10, peer_copies=5),)

@@ -185,14 +185,14 @@ void BindTuning(nb::module_& m) {
       },
       "The ways of running a collective on GPUs: (word of XLA_SHMEM_BACKENDS, name in reports).");
   m.def(
-      "way_flag",
+      "way_flags",
       [](const std::string& word, const std::string& op) {
         const std::optional<Way> way = WayOfWord(word);
         if (!way.has_value()) throw nb::value_error(("unknown backend \"" + word + "\"").c_str());
-        return FlagOf(*way, ParseOp(op));
+        return FlagsOf(*way, ParseOp(op));
       },
       nb::arg("word"), nb::arg("op"),
-      "The flag of XLA that makes all collectives of an op run in a way, or None. ValueError for unknown names.");
+      "The flags of XLA that make all collectives of an op run in a way. ValueError for unknown names.");
   m.def(
       "gpu_generation", [](int major) { return GpuGenerationName(GpuGenerationOf(major)); }, nb::arg("major"),
       "\"hopper\" or \"blackwell\" for a compute capability, \"\" for one without a cost model.");
