@@ -97,7 +97,13 @@ void MakeUnhurried(Random& random, Plan* plan) {
   plan->faults = {{Fault::Kind::kLate, late, 0, OneOf<int64_t>(random, {700'000'000, 4'500'000'000, 20'000'000'000})}};
   if (plan->processes() == 2 && Chance(random, 50)) {
     plan->faults[0].for_ns = 4'500'000'000;
-    plan->faults.push_back({Fault::Kind::kStopped, 1 - late, 100'000'000, 3'500'000'000});
+    Fault stop{Fault::Kind::kStopped, 1 - late, 100'000'000, 3'500'000'000};
+    if (Chance(random, 50)) {
+      // As it looks for the last time before its deadline. When it goes on, all that it waits for has come.
+      stop.at_ns = 2'850'000'000;
+      stop.steps = 1 + static_cast<int64_t>(random() % 60);
+    }
+    plan->faults.push_back(stop);
     plan->deadline = std::chrono::seconds(3);
     plan->late_after = std::chrono::seconds(60);
     return;
@@ -179,6 +185,39 @@ void MakeHeld(Random& random, Plan* plan) {
   plan->faults = {{Fault::Kind::kLate, held, 0, 2'000'000'000},
                   {Fault::Kind::kStopped, held, 50'000'000, 700'000'000},
                   {Fault::Kind::kStopped, held, 1'100'000'000, 700'000'000}};
+}
+
+// One process is stopped past the deadline of the two others. One of them gives up, the other follows it. Then the
+// first comes back and reads what the one that follows had offered.
+void MakeFollowed(Random& random, Plan* plan) {
+  MakeCalm(plan);
+  plan->process_of_pe = {0, 1, 2};
+  plan->speeds = {1, 1, 1};
+  plan->starts_ns = {0, 0, 0};
+  plan->ring_only = true;
+  plan->operations = 4;
+  plan->sizes = {100 << 10, 50 << 10};
+  plan->single_copy = shm::SingleCopy::kAlways;
+  plan->deadline = std::chrono::milliseconds(300);
+  plan->linger_ns = 4'000'000'000;
+  const auto late = static_cast<int>(random() % 3);
+  plan->faults = {{Fault::Kind::kStopped, late, static_cast<int64_t>(random() % 20'000), 700'000'000}};
+}
+
+// One of two processes is at its end before the other begins, so that the first look finds it. Then PEs of that other
+// process withdraw what they had offered one another, while their threads still begin operations.
+void MakeWithdrawn(Plan* plan) {
+  MakeCalm(plan);
+  plan->process_of_pe = {0, 0, 0, 1};
+  plan->speeds = {1, 1};
+  plan->starts_ns = {0, 0};
+  plan->threads = 2;
+  plan->operations = 6;
+  plan->sizes = {50 << 10, 20 << 10};
+  plan->single_copy = shm::SingleCopy::kAlways;
+  plan->linger_ns = 4'000'000'000;
+  plan->within_ns = 2'000'000'000;
+  plan->faults = {{Fault::Kind::kEnds, 1, 0}};
 }
 
 // All moves, and so slowly that a transfer takes longer than the deadline.
@@ -293,6 +332,8 @@ Plan DrawPlan(uint64_t seed) {
     if (seed % 16 == 8) MakeCopies(random, &plan);
     if (seed % 32 == 14) MakeCompiling(&plan);
     if (seed % 32 == 6) MakeForeign(random, &plan);
+    if (seed % 32 == 0) MakeFollowed(random, &plan);
+    if (seed % 32 == 16) MakeWithdrawn(&plan);
   }
   plan.system.must_be_woken =
       plan.must_succeed() && plan.faults.empty() && plan.scheduler.pause_ns == 0 && !plan.copies;

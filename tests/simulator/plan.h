@@ -29,6 +29,7 @@ struct Fault {
   int64_t at_ns;       // after all processes have met; kKilled, kStopped and kTraced
   int64_t for_ns = 0;  // kStopped, kTraced and kLate
   int round = 0;       // before which it is kLate
+  int64_t steps = 0;   // kStopped: not at at_ns, when a process mostly sleeps, but so many steps later, if it still looks then
 };
 
 // How the program of a process that is kOther differs.

@@ -163,7 +163,10 @@ void Scheduler::Point() {
   // No random number a step: the low bits of the counter do.
   now_ += static_cast<int64_t>(options_.tick_ns * static_cast<double>(steps_ % 4) / 1.5);
   if (current_->undivided > 0) return;
-  if (options_.pause_ns > 0 && Chance(options_.pause_chance)) {
+  if (Process& process = *current_->process; process.steps_to_event > 0 && --process.steps_to_event == 0) {
+    std::exchange(process.event, nullptr)();
+    SwitchAway(true);
+  } else if (options_.pause_ns > 0 && Chance(options_.pause_chance)) {
     Block(&current_->context, now_ + static_cast<int64_t>(Below(static_cast<uint64_t>(options_.pause_ns))));
   } else if (Chance(options_.switch_chance)) {
     SwitchAway(true);

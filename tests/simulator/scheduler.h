@@ -29,7 +29,9 @@ struct Process {
   int64_t stopped_until = 0;  // simulated nanoseconds
   double speed = 1;           // the share of its turns that it takes
   bool is_traced = false;     // by a debugger, which has stopped it
-  VectorClock ended = {};     // what it had done when it died: whoever knows of its death sees all of that
+  int64_t steps_to_event = 0;
+  std::function<void()> event = {};  // Scheduler::AtWork
+  VectorClock ended = {};            // what it had done when it died: whoever knows of its death sees all of that
 };
 
 // What a thread may see of memory whose stores are not ordered (memory_model.h).
@@ -102,6 +104,11 @@ class Scheduler {
   int64_t now() const { return now_; }
   // Calls `event` at the simulated time.
   void At(int64_t time, std::function<void()> event);
+  // Calls `event` in the midst of what the process does: at its `steps`-th point from now on.
+  static void AtWork(Process* process, int64_t steps, std::function<void()> event) {
+    process->steps_to_event = steps;
+    process->event = std::move(event);
+  }
   void Kill(Process* process);
   // Whether the process has been killed, or has exited with Kill. If so, the caller sees all that it has done.
   bool IsDead(int process);

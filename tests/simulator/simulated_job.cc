@@ -119,7 +119,7 @@ class SimulatedJob {
 
 size_t SimulatedJob::HeapBytes() const {
   const int n_pes = plan_.n_pes();
-  const size_t eager = plan_.ring_only ? 256 : 8 << 10;
+  const size_t eager = n_pes > 64 ? 256 : 8 << 10;
   const size_t bytes = Mailboxes::Bytes(eager, n_pes) + ProtocolChoice::Bytes() + GrantBoard::Bytes(n_pes) +
                        plan_.arena_bytes + plan_.reserve_bytes;
   return (bytes + (256 << 10)) / shm::kPageBytes * shm::kPageBytes;
@@ -353,6 +353,7 @@ void SimulatedJob::Start() {
 
 // Before all processes have met, a missing one is the business of JAX's store.
 void SimulatedJob::PlanFaults() {
+  constexpr int64_t kOneLook = 90'000'000;  // less than from one look of a process that waits to the next
   met_ = TheScheduler().now();
   for (const Fault& fault : plan_.faults) {
     using Kind = Fault::Kind;
@@ -360,10 +361,17 @@ void SimulatedJob::PlanFaults() {
     TheScheduler().At(met_ + fault.at_ns, [this, fault] {
       Process* const process = processes_[static_cast<size_t>(fault.process)];
       if (process->dead) return;
+      const auto stop = [=] {
+        TheScheduler().Stop(process, met_ + fault.at_ns + fault.for_ns, fault.kind == Kind::kTraced);
+      };
       if (fault.kind == Kind::kKilled) {
         TheScheduler().Kill(process);
+      } else if (fault.steps > 0) {
+        Scheduler::AtWork(process, fault.steps, [=] {
+          if (TheScheduler().now() < met_ + fault.at_ns + kOneLook) stop();
+        });
       } else {
-        TheScheduler().Stop(process, met_ + fault.at_ns + fault.for_ns, fault.kind == Kind::kTraced);
+        stop();
       }
     });
     if (fault.for_ns != kForEver) continue;
