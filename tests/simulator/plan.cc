@@ -204,22 +204,6 @@ void MakeFollowed(Random& random, Plan* plan) {
   plan->faults = {{Fault::Kind::kStopped, late, static_cast<int64_t>(random() % 20'000), 700'000'000}};
 }
 
-// One of two processes is at its end before the other begins, so that the first look finds it. Then PEs of that other
-// process withdraw what they had offered one another, while their threads still begin operations.
-void MakeWithdrawn(Plan* plan) {
-  MakeCalm(plan);
-  plan->process_of_pe = {0, 0, 0, 1};
-  plan->speeds = {1, 1};
-  plan->starts_ns = {0, 0};
-  plan->threads = 2;
-  plan->operations = 6;
-  plan->sizes = {50 << 10, 20 << 10};
-  plan->single_copy = shm::SingleCopy::kAlways;
-  plan->linger_ns = 4'000'000'000;
-  plan->within_ns = 2'000'000'000;
-  plan->faults = {{Fault::Kind::kEnds, 1, 0}};
-}
-
 // All moves, and so slowly that a transfer takes longer than the deadline.
 void MakeCreeping(Random& random, Plan* plan) {
   MakeCalm(plan);
@@ -333,7 +317,6 @@ Plan DrawPlan(uint64_t seed) {
     if (seed % 32 == 14) MakeCompiling(&plan);
     if (seed % 32 == 6) MakeForeign(random, &plan);
     if (seed % 32 == 0) MakeFollowed(random, &plan);
-    if (seed % 32 == 16) MakeWithdrawn(&plan);
   }
   plan.system.must_be_woken =
       plan.must_succeed() && plan.faults.empty() && plan.scheduler.pause_ns == 0 && !plan.copies;

@@ -47,11 +47,6 @@ MUTANTS = WAIT_MUTANTS | {
         "  if (block_ != nullptr) channel_.Open(context, sender_, key_, block_, geometry_, consumed_);\n",
         "",
     ),
-    "a reader takes the state of mail after it has found it": Mutant(
-        "thunks/cpu/mailboxes.cc",
-        "    mailbox.state = state;\n",
-        "    mailbox.state = entry.state.load(std::memory_order_relaxed);\n",
-    ),
     # Doorbells.
     "a doorbell has no fence": Mutant(
         "shm/futex.cc",
