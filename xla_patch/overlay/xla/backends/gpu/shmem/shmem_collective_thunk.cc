@@ -55,6 +55,9 @@ ffi::AttributesMap AttributesOf(const ShmemCollective& collective,
   return attributes;
 }
 
+// XLA casts a thunk of kind kRaggedAllToAll to its own class when it makes graphs, without a look at the object.
+Thunk::Kind KindOf(Thunk::Kind upstream) { return upstream == Thunk::kRaggedAllToAll ? Thunk::kAllToAll : upstream; }
+
 absl::StatusOr<std::unique_ptr<CustomCallThunk>> CallOf(absl::string_view target, const CollectiveThunk& upstream,
                                                         const ShmemCollective& collective) {
   const bool is_ragged = collective.spec.op == CollectiveOp::kRaggedAllToAll;
@@ -104,7 +107,7 @@ absl::StatusOr<std::unique_ptr<ShmemCollectiveThunk>> ShmemCollectiveThunk::Crea
 
 ShmemCollectiveThunk::ShmemCollectiveThunk(std::unique_ptr<CollectiveThunk> upstream, Calls calls,
                                            DeviceAssignment devices)
-    : CollectiveThunk(upstream->kind(), upstream->thunk_info(), upstream->buffers()),
+    : CollectiveThunk(KindOf(upstream->kind()), upstream->thunk_info(), upstream->buffers()),
       upstream_(std::move(upstream)),
       calls_(std::move(calls)),
       devices_(std::move(devices)) {

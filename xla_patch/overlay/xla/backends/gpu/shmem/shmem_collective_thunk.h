@@ -31,9 +31,9 @@ struct ShmemCollective {
 };
 
 // Runs the call that the plugin puts in the place of the collective, and if XLA overlaps it the plugin's two: their
-// messages do not meet those of the calls and graphs on XLA's main stream. The kind, the buffers and the serialised
-// form stay upstream's, so async start and done, command buffers and profiles treat it as that collective. It requests
-// no clique, so NCCL opens no communicator for it.
+// messages do not meet those of the calls and graphs on XLA's main stream. The kind (but of a ragged all-to-all), the
+// buffers and the serialised form stay upstream's, so async start and done, command buffers and profiles treat it as
+// that collective. It requests no clique, so NCCL opens no communicator for it.
 class ShmemCollectiveThunk : public CollectiveThunk {
  public:
   // Replaces `upstream`. Internal if it has other buffers than XLA gives its kind.

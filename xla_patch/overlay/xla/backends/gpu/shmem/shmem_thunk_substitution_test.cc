@@ -184,6 +184,8 @@ TEST_F(ShmemThunkSubstitutionTest, ALoadedExecutableGetsTheSameThunks) {
   const std::vector<std::string> ours = Kinds(thunks);
   EXPECT_THAT(ours, ElementsAre("gathered NVSHMEM", "scattered NVSHMEM", "exchanged NVSHMEM", "sent NVSHMEM",
                                 "ragged NVSHMEM", "permuted NVSHMEM"));
+  EXPECT_EQ(thunks[3]->kind(), Thunk::kCollectiveBroadcast);
+  EXPECT_EQ(thunks[4]->kind(), Thunk::kAllToAll);  // XLA's pass for graphs would take it for its RaggedAllToAllThunk
   ThunkSequenceProto serialised;
   for (const std::unique_ptr<Thunk>& thunk : thunks) {
     const auto proto = thunk->ToProto();
