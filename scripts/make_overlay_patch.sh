@@ -29,7 +29,7 @@ install_file overlay/core.BUILD.overlay xla_patch/BUILD
 (cd "$source_root" && find assigner bindings/ffi hlo/proto hlo/rewrite/call_arguments.* nvshmem options \
   runtime/gpu_recording.* runtime/job_rounds.* runtime/observe shm/process_identity.* thunks types \
   \( -path thunks/cpu -o -path bindings/ffi/cpu -o -path bindings/ffi/gpu/collective_parts.cc -o \
-     -path bindings/ffi/gpu/program_meeting.cc -o \
+     -path bindings/ffi/gpu/program_meeting.cc -o -path types/part_target.h -o \
      -path 'thunks/reduction.*' -o -path 'types/invariant.*' -o -path 'hlo/proto/module_header.*' \) -prune -o \
   \( -name '*.h' -o -name '*.cc' -o -name '*.cc.in' -o -name '*.cu' -o -name '*.cuh' \) -print) | sort |
   while read -r file; do install_file "$file" "xla_patch/$file"; done
