@@ -24,10 +24,12 @@ install_file() {
 (cd "$source_root/overlay/xla" && find . -mindepth 2 -name BUILD.overlay | sed 's#^\./##') | sort |
   while read -r file; do install_file "overlay/xla/$file" "xla/${file%.overlay}"; done
 install_file overlay/core.BUILD.overlay xla_patch/BUILD
-# The CPU path, its reductions and its calls stay out too. The device code needs thunks/narrow_floats.h.
+# The CPU path, its reductions and its calls stay out too, and calls that only our own pass writes. The device code needs
+# thunks/narrow_floats.h.
 (cd "$source_root" && find assigner bindings/ffi hlo/proto hlo/rewrite/call_arguments.* nvshmem options \
   runtime/gpu_recording.* runtime/job_rounds.* runtime/observe shm/process_identity.* thunks types \
   \( -path thunks/cpu -o -path bindings/ffi/cpu -o -path bindings/ffi/gpu/collective_parts.cc -o \
+     -path bindings/ffi/gpu/program_meeting.cc -o -path types/part_target.h -o \
      -path 'thunks/reduction.*' -o -path 'types/invariant.*' -o -path 'hlo/proto/module_header.*' \) -prune -o \
   \( -name '*.h' -o -name '*.cc' -o -name '*.cc.in' -o -name '*.cu' -o -name '*.cuh' \) -print) | sort |
   while read -r file; do install_file "$file" "xla_patch/$file"; done

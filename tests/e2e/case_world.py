@@ -25,7 +25,7 @@ OPS = (
 SHAPES = ("1x1", "2x1", "4x1", "8x1", "2x4", "1x4")
 
 _SHARDED = PartitionSpec("x")
-_OURS = re.compile(r'custom_call_target="xla_shmem\.(?!(?:after|begin|end)")(\w+)"')
+_OURS = re.compile(r'custom_call_target="xla_shmem\.(?!(?:after|begin|end|meet)")(\w+)"')
 _LEFT = re.compile(r" (all-reduce|collective-permute|all-gather|reduce-scatter|all-to-all)(?:-start)?\(")
 
 

@@ -177,6 +177,8 @@ class Module:
         last = ""  # the pair of the last start, if its collective is a kernel of XLA's
         for thunk in self.thunks if thunks is None else thunks:
             target = self.instructions[thunk.name].target if thunk.name in self.instructions else ""
+            if target == "xla_shmem.meet":
+                continue
             if target.startswith("xla_shmem."):
                 words.append("start" if target.endswith("_start") else "done" if target.endswith("_done") else "whole")
             elif thunk.kind == "kAsyncStart":

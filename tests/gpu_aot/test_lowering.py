@@ -49,6 +49,10 @@ def test_eight_gpus_of_one_process_are_a_single_partition(one_process: Run, lowe
     targets = (f"xla_shmem.{PAIRS[program]}_start", f"xla_shmem.{PAIRS[program]}_done")
     for target in targets:
         assert len(one_process.dump[program].calls(target)) == len(lowered.dump[program].calls(target)) == 1
+    # Their threads meet before all else. With a GPU a process there is nobody to meet.
+    (meeting,) = one_process.dump[program].calls("xla_shmem.meet")
+    assert one_process.dump[program].thunks[0].name == meeting.name
+    assert not lowered.dump[program].calls("xla_shmem.meet")
 
 
 @pytest.mark.parametrize("program", WHOLE)

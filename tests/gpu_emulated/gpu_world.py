@@ -31,6 +31,7 @@ COMPARED_WITH_STOCK = (
     "every_op_on_overlapping_subsets_of_the_devices",
     "every_op_over_all_devices_in_any_order",
     "every_op_over_each_axis_of_a_mesh",
+    "every_op_over_each_pair_of_three_axes",
     "every_op_over_groups_chosen_by_index",
     "exchanges_between_each_two_dimensions",
     "exchanges_of_whole_arrays_in_loops_stay_right",

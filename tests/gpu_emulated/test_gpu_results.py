@@ -33,9 +33,7 @@ SETTINGS = {
     "1x8": Setting(1, devices=8),
     "2x2": Setting(2, devices=2, quick=True),
     "2x2-seed-2": Setting(2, TIMING, environ={"GPU_EMULATOR_SEED": "2"}, devices=2),
-    "2x4": Setting(
-        2, (*TIMING, "every_op_over_each_axis_of_a_mesh", "every_op_over_groups_chosen_by_index"), devices=4
-    ),
+    "2x4": Setting(2, devices=4),
     "2x2-hosts": Setting(2, TIMING, devices=2, hosts=2),
     "2-driver": Setting(2, TIMING, environ={"XLA_SHMEM_GPU_HEAP": "driver"}),
     "2-driver-hosts": Setting(2, TIMING, environ={"XLA_SHMEM_GPU_HEAP": "driver"}, hosts=2),

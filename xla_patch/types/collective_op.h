@@ -99,9 +99,12 @@ inline constexpr char kAfterTarget[] = "xla_shmem.after";
 inline constexpr char kBeginTarget[] = "xla_shmem.begin";
 inline constexpr char kEndTarget[] = "xla_shmem.end";
 
+// Target of the call with which a program begins in a process with several GPUs (hlo/rewrite/meeting_call.h).
+inline constexpr char kMeetTarget[] = "xla_shmem.meet";
+
 // Whether a custom call with this target is one of these.
 constexpr bool MovesNothing(std::string_view target) {
-  return target == kAfterTarget || target == kBeginTarget || target == kEndTarget;
+  return target == kAfterTarget || target == kBeginTarget || target == kEndTarget || target == kMeetTarget;
 }
 // Whether a custom call with this target stands for a collective, or for a part of one.
 constexpr bool CarriesCollective(std::string_view target) {

@@ -19,10 +19,13 @@
 namespace emulator {
 namespace {
 
-bool Blocks() {
+constexpr int64_t kAlways = 2;
+
+int64_t Blocking() {
   static const int64_t setting = Setting("BLOCKING", -1);
-  return setting < 0 ? UsedDevices() > 1 : setting != 0;
+  return setting;
 }
+bool Blocks() { return Blocking() < 0 ? UsedDevices() > 1 : Blocking() != 0; }
 
 // Devices that calls hold.
 struct Holds {
@@ -77,7 +80,7 @@ bool Chosen(int device) {
   static std::array<std::atomic<uint64_t>, kMostDevices> calls{};
   const uint64_t number = calls.at(static_cast<size_t>(device))++;
   constexpr uint64_t kOfHost = 0x686f7374;
-  return Decision(kOfHost + number * kMostDevices + static_cast<uint64_t>(device)) % 4 == 0;
+  return Blocking() == kAlways || Decision(kOfHost + number * kMostDevices + static_cast<uint64_t>(device)) % 4 == 0;
 }
 
 }  // namespace

@@ -91,6 +91,10 @@ DYING_TEST_CASE("maps memory for both devices between launches") {
     pair.Round([] { cuMemUnmap(Granule(0).MapFor({0, 1}), Granule::kBytes); });
   }
 }
+DYING_TEST_CASE("loads a module between launches on peers") {
+  Pair pair;
+  for (int i = 0; i < kEnough; ++i) pair.Round([] { DevicesFixture::Kernel(kSets); });
+}
 void Instantiate() {
   CUgraph graph = nullptr;
   CUgraphNode node = nullptr;
@@ -117,6 +121,7 @@ TEST_CASE("Allocations wait for peers, and launches on peers wait for them") {
   CHECK(Dies("allocates between launches on peers", "cuMemAlloc_v2 waits for too long for the work of devices 0, 1"));
   CHECK(Dies("allocates between launches on peers", "of device 0 runs kernel k"));
   CHECK(Dies("allocates pinned memory between launches on peers", "for the work of devices 0, 1"));
+  CHECK(Dies("loads a module between launches on peers", "cuModuleLoadData waits for too long"));
   CHECK(Dies("instantiates a graph before a launch for which a peer waits",
              "cuGraphInstantiate waits for too long for the work of devices 0, 1"));
   CHECK(LastWords("instantiates a graph between launches on peers").empty());

@@ -64,7 +64,7 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
       if (loaded->ptx == nullptr) return CUDA_ERROR_INVALID_PTX;
     }
   }
-  MayWaitFor({loaded->device}, __func__);
+  MayWaitFor(WithPeers(loaded->device), __func__);
   *module = loaded.release();
   HandleCreated(HandleKind::kModule, *module);
   return CUDA_SUCCESS;

@@ -315,12 +315,24 @@ const Instruction* InstructionIndex::Find(int64_t id) const {
   return index < 0 ? nullptr : &module_.instructions[index];
 }
 
-std::string_view OpcodeOf(const Instruction& instruction) {
+namespace {
+
+// The first field of this number; empty if there is none.
+std::string_view FieldOf(const Instruction& instruction, uint32_t number) {
   FieldReader reader(instruction.body);
   for (Field field; reader.Next(&field);) {
-    if (field.number == InstructionField::kOpcode) return field.bytes;
+    if (field.number == number) return field.bytes;
   }
   return {};
+}
+
+}  // namespace
+
+std::string_view OpcodeOf(const Instruction& instruction) { return FieldOf(instruction, InstructionField::kOpcode); }
+
+bool CallsTarget(const Instruction& instruction, std::string_view target) {
+  return instruction.opcode.op_class == OpClass::kCustomCall &&
+         FieldOf(instruction, InstructionField::kCustomCallTarget) == target;
 }
 
 bool DecodeOperands(const Instruction& instruction, std::vector<int64_t>* operand_ids) {

@@ -83,6 +83,9 @@ class InstructionIndex {
 
 std::string_view OpcodeOf(const Instruction& instruction);
 
+// Whether the instruction is a custom call of this target.
+bool CallsTarget(const Instruction& instruction, std::string_view target);
+
 // The ids of the instruction's operands. False if they are malformed.
 bool DecodeOperands(const Instruction& instruction, std::vector<int64_t>* operand_ids);
 

@@ -47,17 +47,22 @@ std::vector<int64_t> PesOf(const std::vector<int64_t>& devices, const Topology& 
   return pes;
 }
 
+MlirDictionary IdentityArguments(const Module& module, const Topology& topology, uint64_t op, const std::string& name) {
+  MlirDictionary dictionary;
+  dictionary.AddInt("op", static_cast<int64_t>(op));
+  dictionary.AddString("module", module.name);
+  dictionary.AddString("name", name);
+  dictionary.AddInt("topology", static_cast<int64_t>(topology.Fingerprint()));
+  return dictionary;
+}
+
 MlirDictionary CallArguments(const Module& module, const Collective& collective, const Topology& topology,
                              const CollectiveSpec& spec, int64_t number) {
   const Instruction& instruction = module.instructions[collective.instruction];
   const int64_t computation_id = module.computations[collective.computation].id;
   uint64_t op = HashInt(HashInt(module.structure_hash, computation_id), instruction.id);
   if (number > 0) op = HashInt(op, number);
-  MlirDictionary dictionary;
-  dictionary.AddInt("op", static_cast<int64_t>(op));
-  dictionary.AddString("module", module.name);
-  dictionary.AddString("name", spec.name);
-  dictionary.AddInt("topology", static_cast<int64_t>(topology.Fingerprint()));
+  MlirDictionary dictionary = IdentityArguments(module, topology, op, spec.name);
   if (UsesPairs(spec.op)) {
     std::vector<int64_t> devices;
     for (const auto& [source, target] : spec.pairs) {

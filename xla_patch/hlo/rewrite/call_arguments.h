@@ -38,6 +38,9 @@ namespace xla_shmem::hlo {
 MlirDictionary CallArguments(const Module& module, const Collective& collective, const Topology& topology,
                              const CollectiveSpec& spec, int64_t number);
 
+// What every call has: `name` is the instruction's, for errors.
+MlirDictionary IdentityArguments(const Module& module, const Topology& topology, uint64_t op, const std::string& name);
+
 // PEs of devices, all of which are in the topology.
 std::vector<int64_t> PesOf(const std::vector<int64_t>& devices, const Topology& topology);
 

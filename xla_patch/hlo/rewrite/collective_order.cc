@@ -14,6 +14,7 @@
 #include "xla_patch/hlo/proto/wire.h"
 #include "xla_patch/hlo/rewrite/edited_collective.h"
 #include "xla_patch/hlo/rewrite/editor.h"
+#include "xla_patch/hlo/rewrite/new_instructions.h"
 #include "xla_patch/hlo/rewrite/new_numbers.h"
 #include "xla_patch/types/collective_op.h"
 
@@ -41,10 +42,7 @@ std::string_view Text(const Instruction& instruction, uint32_t number) {
   return {};
 }
 
-bool IsAfter(const Instruction& instruction) {
-  return instruction.opcode.op_class == OpClass::kCustomCall &&
-         Text(instruction, InstructionField::kCustomCallTarget) == kAfterTarget;
-}
+bool IsAfter(const Instruction& instruction) { return CallsTarget(instruction, kAfterTarget); }
 
 // These need not touch all their operands, nor write all their results.
 bool IsControlFlow(const Instruction& instruction) {
@@ -214,19 +212,11 @@ class Orderer {
   }
 
   NewInstruction After(const Instruction& operand, const Instruction& first, int64_t neighbour) {
-    const int64_t id = numbers_.Id(neighbour);
-    CustomCall call;
-    call.target = kAfterTarget;
-    call.backend_config = "{}";
-    call.shape = operand.shape;
-    call.id = id;
-    call.name = "xla_shmem_after." + std::to_string(id & 0xffffffff);
-    call.operands = {operand.id, first.id};
     std::vector<int64_t> position;
-    if (const Result<Shape> shape = ParseShape(operand.shape); shape.ok()) {
-      AliasLeaves(*shape, &position, &call.aliasing);
-    }
-    return {AsCustomCall({}, call, {}), id};
+    std::vector<Aliasing> aliasing;
+    if (const Result<Shape> shape = ParseShape(operand.shape); shape.ok()) AliasLeaves(*shape, &position, &aliasing);
+    return NewCall({kAfterTarget, "xla_shmem_after", "{}", operand.shape, {operand.id, first.id}, std::move(aliasing)},
+                   numbers_.Id(neighbour));
   }
 
   const Module& module_;

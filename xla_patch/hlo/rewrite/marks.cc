@@ -9,10 +9,8 @@
 #include <vector>
 
 #include "xla_patch/hlo/proto/collective_reader.h"
-#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/schedule.h"
 #include "xla_patch/hlo/proto/shape.h"
-#include "xla_patch/hlo/proto/wire.h"
 #include "xla_patch/hlo/rewrite/call_arguments.h"
 #include "xla_patch/hlo/rewrite/editor.h"
 #include "xla_patch/hlo/rewrite/new_instructions.h"
@@ -21,15 +19,6 @@
 
 namespace xla_shmem::hlo {
 namespace {
-
-bool IsEnd(const Instruction& instruction) {
-  if (instruction.opcode.op_class != OpClass::kCustomCall) return false;
-  FieldReader reader(instruction.body);
-  for (Field field; reader.Next(&field);) {
-    if (field.number == InstructionField::kCustomCallTarget) return field.bytes == kEndTarget;
-  }
-  return false;
-}
 
 class Marker {
  public:
@@ -58,7 +47,8 @@ class Marker {
     place->second.has_complete_schedule = IsComplete(schedule_, module_, where);
     for (size_t i = where.first; i < where.last; ++i) {
       std::vector<int64_t> operands;
-      if (IsEnd(module_.instructions[i]) && DecodeOperands(module_.instructions[i], &operands) && !operands.empty()) {
+      if (CallsTarget(module_.instructions[i], kEndTarget) && DecodeOperands(module_.instructions[i], &operands) &&
+          !operands.empty()) {
         place->second.marked.insert(operands[0]);
       }
     }
@@ -99,19 +89,6 @@ class Marker {
     return bytes;
   }
 
-  NewInstruction Call(const char* target, const char* name, int64_t neighbour, const std::string& arguments,
-                      std::string_view shape, std::vector<int64_t> operands) {
-    const int64_t id = numbers_.Id(neighbour);
-    CustomCall call;
-    call.target = target;
-    call.backend_config = arguments;
-    call.shape = shape;
-    call.id = id;
-    call.name = name + std::to_string(id & 0xffffffff);
-    call.operands = std::move(operands);
-    return {AsCustomCall({}, call, {}), id};
-  }
-
   InstructionEdit Mark(const Collective& collective) {
     const Instruction& instruction = module_.instructions[collective.instruction];
     MlirDictionary dictionary = CallArguments(module_, collective, topology_, collective.spec, 0);
@@ -119,10 +96,11 @@ class Marker {
     dictionary.AddInt("bytes", OperandBytes(collective));
     const std::string arguments = dictionary.Text();
     InstructionEdit edit{collective.computation, collective.instruction, std::string(instruction.body), {}};
-    edit.before.push_back(Call(kBeginTarget, "xla_shmem_begin.", instruction.id, arguments,
-                               VectorShape(ElementType::kS32, 1), collective.fields.operand_ids));
-    edit.after.push_back(Call(kEndTarget, "xla_shmem_end.", instruction.id, arguments, TupleShape({}),
-                              {instruction.id, edit.before[0].id}));
+    const std::string word = VectorShape(ElementType::kS32, 1), nothing = TupleShape({});
+    edit.before.push_back(NewCall({kBeginTarget, "xla_shmem_begin", arguments, word, collective.fields.operand_ids},
+                                  numbers_.Id(instruction.id)));
+    edit.after.push_back(NewCall({kEndTarget, "xla_shmem_end", arguments, nothing, {instruction.id, edit.before[0].id}},
+                                 numbers_.Id(instruction.id)));
     return edit;
   }
 

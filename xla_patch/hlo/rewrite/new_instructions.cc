@@ -20,6 +20,18 @@ std::string Begin(const NewName& name, std::string_view opcode, std::string_view
 
 }  // namespace
 
+NewInstruction NewCall(const CallForm& form, int64_t id) {
+  CustomCall call;
+  call.target = form.target;
+  call.backend_config = form.backend_config;
+  call.shape = form.shape;
+  call.id = id;
+  call.name = std::string(form.name) + "." + std::to_string(id & 0xffffffff);
+  call.operands = form.operands;
+  call.aliasing = form.aliasing;
+  return {AsCustomCall({}, call, {}), id};
+}
+
 void WriteGroups(const IdGroups& groups, std::string* out) {
   for (size_t group = 0; group + 1 < groups.offsets.size(); ++group) {
     const auto first = groups.ids.begin();

@@ -31,6 +31,18 @@ NewInstruction Bitcast(const NewName& name, std::string_view shape, int64_t oper
 // An element of a tuple.
 NewInstruction TupleElement(const NewName& name, std::string_view shape, int64_t operand, int64_t index);
 
+// A custom call with side effects that takes no other instruction's place. Its name ends in its id.
+struct CallForm {
+  const char* target;
+  const char* name;
+  std::string backend_config;
+  std::string_view shape;  // a ShapeProto
+  std::vector<int64_t> operands;
+  // NOLINTNEXTLINE(readability-redundant-member-init): may be left out
+  std::vector<Aliasing> aliasing = {};
+};
+NewInstruction NewCall(const CallForm& form, int64_t id);
+
 // Appends the fields of a collective's groups, and of a permute's pairs.
 void WriteGroups(const IdGroups& groups, std::string* out);
 void WritePairs(const std::vector<std::pair<int64_t, int64_t>>& pairs, std::string* out);

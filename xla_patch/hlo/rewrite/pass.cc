@@ -20,6 +20,7 @@
 #include "xla_patch/hlo/rewrite/hierarchical_collective.h"
 #include "xla_patch/hlo/rewrite/hierarchical_collective_on_gpu.h"
 #include "xla_patch/hlo/rewrite/marks.h"
+#include "xla_patch/hlo/rewrite/meeting_call.h"
 #include "xla_patch/hlo/rewrite/new_numbers.h"
 #include "xla_patch/hlo/rewrite/xla_ways.h"
 
@@ -94,6 +95,8 @@ class Pass {
   }
 
   const std::set<size_t>& removed_computations() const { return removed_computations_; }
+  // Whether calls of ours have taken the place of collectives.
+  bool has_calls() const { return has_calls_; }
 
  private:
   // Why this collective cannot be changed, whatever the transport.
@@ -126,7 +129,7 @@ class Pass {
 
   void Divide(const Collective& collective, const Hierarchy& hierarchy, const CollectiveRecord& record,
               std::vector<CollectiveRecord>* records) {
-    has_replaced_ = true;
+    has_replaced_ = has_calls_ = true;
     if (options_.lowering == Lowering::kGpu) {
       hlo::DividedCollectiveOnGpu divided =
           hlo::DivideCollectiveOnGpu(module_, options_.topology, collective, hierarchy, record, &numbers_);
@@ -148,7 +151,7 @@ class Pass {
   }
 
   void Replace(const Collective& collective, const Attributes& attributes) {
-    has_replaced_ = true;
+    has_replaced_ = has_calls_ = true;
     const auto body = [&](size_t instruction) { return module_.instructions[instruction].body; };
     const auto replace = [&](size_t instruction, std::string new_body) {
       edits_.push_back({collective.computation, instruction, std::move(new_body), {}});
@@ -181,39 +184,27 @@ class Pass {
   const bool copies_parameters_;
   Unsupported unsupported_parameters_;  // why they cannot be copied
   bool has_replaced_ = false;
+  bool has_calls_ = false;
   hlo::WholeArrayFinder whole_arrays_;
   hlo::NewNumbers numbers_;
   std::vector<hlo::InstructionEdit> edits_;
   std::set<size_t> removed_computations_;
 };
 
-// Replaces the module of `result` by one whose collectives run one after the other. Returns whether it was not so yet.
-Result<bool> PutInOrder(std::string_view unchanged, const PassOptions& options, PassResult* result) {
+// Replaces the module of `result` by what `rewrite` makes of it, unless that is empty. Returns whether it did.
+template <typename Rewrite>
+Result<bool> RewriteAgain(std::string_view unchanged, const PassOptions& options, const Rewrite& rewrite,
+                          PassResult* result) {
   const Result<hlo::Module> module = hlo::ReadModule(result->changed ? result->module : unchanged);
   if (!module.ok()) return module.status();
   const Result<DeviceAssignment> assignment = hlo::ReadAssignment(*module, options.topology);
   if (!assignment.ok()) return assignment.status();
-  Result<std::string> ordered = hlo::OrderCollectives(*module, *assignment);
-  if (!ordered.ok()) return ordered.status();
-  if (ordered->empty()) return false;
-  result->module = *std::move(ordered);
+  Result<std::string> rewritten = rewrite(*module, *assignment);
+  if (!rewritten.ok()) return rewritten.status();
+  if (rewritten->empty()) return false;
+  result->module = *std::move(rewritten);
   result->changed = true;
   return true;
-}
-
-// Replaces the module of `result` by one whose collectives of the default backend are recorded.
-Status MarkDefaultCollectives(std::string_view unchanged, const PassOptions& options, uint64_t structure_hash,
-                              uint64_t form, PassResult* result) {
-  const Result<hlo::Module> module = hlo::ReadModule(result->changed ? result->module : unchanged);
-  if (!module.ok()) return module.status();
-  const Result<DeviceAssignment> assignment = hlo::ReadAssignment(*module, options.topology);
-  if (!assignment.ok()) return assignment.status();
-  Result<std::string> marked = hlo::MarkCollectives(*module, *assignment, options.topology, structure_hash, form);
-  if (!marked.ok()) return marked.status();
-  if (marked->empty()) return Status();
-  result->module = *std::move(marked);
-  result->changed = true;
-  return Status();
 }
 
 // Returns the form of the module.
@@ -263,7 +254,7 @@ Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
                             [](const CollectiveRecord& record) { return !record.part_of.empty(); });
   }
   if (options.one_at_a_time && options.lowering == Lowering::kCpu) {
-    const Result<bool> ordered = PutInOrder(bytes, options, &result);
+    const Result<bool> ordered = RewriteAgain(bytes, options, hlo::OrderCollectives, &result);
     if (!ordered.ok()) return ordered.status();
     has_moved = has_moved || *ordered;
   }
@@ -271,7 +262,16 @@ Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
   const bool keeps_module = options.marks_keep_aliasing && !result.changed && hlo::HasAliasedParameters(*module);
   if (options.mark_default_collectives && options.lowering == Lowering::kCpu && !collectives->empty() &&
       !keeps_module) {
-    XLA_SHMEM_RETURN_IF_ERROR(MarkDefaultCollectives(bytes, options, module->structure_hash, form, &result));
+    const auto mark = [&](const hlo::Module& rewritten, const DeviceAssignment& devices) {
+      return hlo::MarkCollectives(rewritten, devices, options.topology, module->structure_hash, form);
+    };
+    XLA_SHMEM_RETURN_IF_ERROR(RewriteAgain(bytes, options, mark, &result).status());
+  }
+  if (options.lowering == Lowering::kGpu && pass.has_calls()) {
+    const auto meet = [&](const hlo::Module& rewritten, const DeviceAssignment& devices) {
+      return hlo::AddMeetingCall(rewritten, devices, options.topology, module->structure_hash);
+    };
+    XLA_SHMEM_RETURN_IF_ERROR(RewriteAgain(bytes, options, meet, &result).status());
   }
   if (has_moved) {
     Result<PassResult> written = RunPass(result.module, options);

@@ -1,10 +1,13 @@
-// Meetings of a process's host threads around the first run of a collective.
+// Meetings of a process's host threads in runs of programs.
 //
-// A kernel of one GPU may wait for a kernel that another thread of this process has not launched. On the way to a first
-// launch the driver may allocate memory or load code, and such a call may wait until GPUs are idle. So around the first
-// run all threads meet: before it, so that no kernel waits while another thread still prepares the program, and behind
-// it, so that none goes on to such calls before all have launched. XLA does the same for NCCL (collective_thunk.cc,
-// FirstCallRendezvous).
+// A kernel of one GPU may wait for a kernel that another thread of this process has not launched. On the way to a
+// launch the driver may allocate memory or load code, and such a call may wait until other GPUs are idle, while it
+// keeps launches from them. So threads meet:
+//   * those of all GPUs of a program, in each run, once XLA has loaded the program's code on each. XLA does so too
+//     (gpu_executable.cc, RendezvousAfterInitialization);
+//   * those of a collective's members, before its first run, when the code between two collectives has been loaded, and
+//     behind it, so that none goes on to such calls before all have launched. XLA does the same for NCCL
+//     (collective_thunk.cc, FirstCallRendezvous).
 #ifndef XLA_SHMEM_THUNKS_GPU_LOCAL_MEETINGS_H_
 #define XLA_SHMEM_THUNKS_GPU_LOCAL_MEETINGS_H_
 
@@ -24,19 +27,27 @@ namespace xla_shmem {
 
 class LocalMeetings {
  public:
-  enum class Place { kBefore, kBehind };
+  enum class Place { kBeforeRun, kBeforeFirst, kBehindFirst };
+  struct Meeting {
+    Place place;
+    uint64_t operation = 0;  // of the collective, or of the program's call
+    int64_t run = 0;         // only of kBeforeRun, which is once in it
+  };
   // A thread that waits asks this about every 100 ms. An error ends its wait. `missing`: PEs that have not come.
   using OnWait = std::function<Status(std::chrono::nanoseconds waited, const std::vector<int>& missing)>;
 
   // Whether the threads have met behind the collective's first run.
   bool IsOver(uint64_t operation, int pe);
 
-  // Returns when the threads of all `members`, PEs of this process, have called this for the collective, or at once if
+  // Returns when the threads of all `members`, PEs of this process, have called this for the meeting, or at once if
   // they have met there before. `pe`: of this thread. An error is that of `on_wait`.
-  Status Meet(uint64_t operation, Place place, int pe, const std::vector<int>& members, const OnWait& on_wait);
+  Status Meet(const Meeting& meeting, int pe, const std::vector<int>& members, const OnWait& on_wait);
+
+  // Meetings that are not over, and those that are and will not be forgotten, by member.
+  size_t remembered();
 
  private:
-  using Key = std::tuple<uint64_t, int, Place>;  // operation, PE
+  using Key = std::tuple<Place, uint64_t, int64_t, int>;  // of a meeting, and a PE
 
   std::mutex mutex_;
   std::condition_variable changed_;

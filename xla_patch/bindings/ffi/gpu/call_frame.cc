@@ -97,7 +97,7 @@ uint32_t TagOfCall(const CallIdentity& call, ffi::Dictionary attributes) {
   return gpu::TagOfOperation(hash);
 }
 
-Status ReadPeers(CollectiveOp op, ffi::Dictionary attributes, DecodedCall* call) {
+Status ReadPeers(std::optional<CollectiveOp> op, ffi::Dictionary attributes, DecodedCall* call) {
   const int pe = call->gpu->job_pe();
   if (op == CollectiveOp::kCollectivePermute) {
     const Result<PePairs> pairs = ReadPairs(attributes);
@@ -113,6 +113,7 @@ Status ReadPeers(CollectiveOp op, ffi::Dictionary attributes, DecodedCall* call)
   Result<std::vector<int>> group = GroupOf(*groups, pe, call->identity.name);
   if (!group.ok()) return group.status();
   call->local_members = LocalMembers(*group, pe);
+  if (!op.has_value()) return Status();
   for (int& member : *group) XLA_SHMEM_RETURN_IF_ERROR(ToWorldPe(*call, &member));
   call->group = *std::move(group);
   return Status();

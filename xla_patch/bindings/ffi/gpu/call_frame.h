@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,8 +61,9 @@ Result<GpuRuntime*> FindGpu(int32_t device, const std::string& name);
 // The tag of the call's messages: of its program and operation, and of the PEs that it connects.
 uint32_t TagOfCall(const CallIdentity& call, ::xla::ffi::Dictionary attributes);
 
-// Reads the group or pairs of a call. Its identity and GPU are set.
-Status ReadPeers(CollectiveOp op, ::xla::ffi::Dictionary attributes, DecodedCall* call);
+// Reads the group or pairs of a call. Its identity and GPU are set. Without an op: of the call with which a program
+// begins, whose group are the program's GPUs of a process.
+Status ReadPeers(std::optional<CollectiveOp> op, ::xla::ffi::Dictionary attributes, DecodedCall* call);
 
 // Follows this execution for the records; null if nothing is recorded.
 std::shared_ptr<gpu::Follower> FollowExecution(const GpuCallFrame& frame, CollectiveOp op, gpu::CudaStream stream);

@@ -161,11 +161,11 @@ ffi::Error CallPermute(gpu::CudaStream stream, ffi::RunId run, int32_t device, f
 }
 
 template <auto kCall>
-GpuPartRegistration Register(PartTarget target) noexcept {
-  return {target, {CallWhole<kCall, true>, CallWhole<kCall, false>}};
+GpuCallRegistration Register(PartTarget target) noexcept {
+  return {PartTargetName(target), {CallWhole<kCall, true>, CallWhole<kCall, false>}};
 }
 
-const GpuPartRegistration gpu_collective_parts[] = {
+const GpuCallRegistration gpu_collective_parts[] = {
     Register<CallParts<CollectiveOp::kReduceScatter>>(PartTarget::kReduceScatter),
     Register<CallParts<CollectiveOp::kAllGather>>(PartTarget::kAllGather),
     Register<CallParts<CollectiveOp::kAllToAll>>(PartTarget::kAllToAll),

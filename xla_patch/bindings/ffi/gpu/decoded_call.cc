@@ -90,7 +90,8 @@ class DecodedCallTable {
 
 }  // namespace
 
-Result<std::shared_ptr<const DecodedCall>> DecodeCall(CollectiveOp op, int32_t device, ffi::Dictionary attributes) {
+Result<std::shared_ptr<const DecodedCall>> DecodeCall(std::optional<CollectiveOp> op, int32_t device,
+                                                      ffi::Dictionary attributes) {
   const RawCall raw(attributes);
   if (std::shared_ptr<const DecodedCall> call = DecodedCallTable::Get().Find(device, raw)) return call;
   Result<CallIdentity> identity = ReadRunnableCall(attributes);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,14 +26,14 @@ struct DecodedCall {
   // The PEs that a permute connects with it, in PEs of its world.
   Neighbours neighbours;
   // The PEs of this process that may wait for one another in the call, this one among them; empty if it does not take
-  // part. Their threads meet around the first run (first_run_meeting.h).
+  // part. Their threads meet (thunks/gpu/local_meetings.h).
   std::vector<int> local_members;
 };
 
-// The call with these attributes on a CUDA device, an error if it cannot run there. XLA:GPU instantiates no handler for
-// an executable that it has deserialised, so there is no state of XLA's that every execution has: what was decoded is
-// found by the call's operation, and compared with the attributes.
-Result<std::shared_ptr<const DecodedCall>> DecodeCall(CollectiveOp op, int32_t device,
+// The call with these attributes on a CUDA device (`op`: as of ReadPeers), an error if it cannot run there. XLA:GPU
+// instantiates no handler for an executable that it has deserialised, so there is no state of XLA's that every
+// execution has: what was decoded is found by the call's operation, and compared with the attributes.
+Result<std::shared_ptr<const DecodedCall>> DecodeCall(std::optional<CollectiveOp> op, int32_t device,
                                                       ::xla::ffi::Dictionary attributes);
 
 // How many calls this process has decoded: each at its first execution on a GPU.

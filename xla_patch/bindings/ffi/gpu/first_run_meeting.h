@@ -2,20 +2,14 @@
 #ifndef XLA_SHMEM_BINDINGS_FFI_GPU_FIRST_RUN_MEETING_H_
 #define XLA_SHMEM_BINDINGS_FFI_GPU_FIRST_RUN_MEETING_H_
 
-#include <chrono>
-#include <vector>
-
 #include "xla_patch/bindings/ffi/gpu/call_frame.h"
-#include "xla_patch/thunks/gpu/local_meetings.h"
+#include "xla_patch/bindings/ffi/gpu/decoded_call.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
 // Meets the threads of this process's other members of the collective, before and behind its first run. A call that is
 // only captured meets nobody: XLA launches the graph later.
-//
-// A thread that is late gets a line after 10 s, and again each time it has waited twice as long. The wait ends if the
-// job fails, also by the deadline.
 class FirstRunMeeting {
  public:
   // Meets before the run.
@@ -29,10 +23,8 @@ class FirstRunMeeting {
   const Status& status() const { return status_; }
 
  private:
-  Status Meet(LocalMeetings::Place place) const;
-
-  const GpuCallFrame& frame_;
-  std::vector<int> members_;  // none: nobody meets
+  const DecodedCall& call_;
+  bool is_held_ = false;
   Status status_;
 };
 

@@ -51,8 +51,8 @@ GpuHandlerRegistration::GpuHandlerRegistration(CollectiveOp op, XLA_FFI_Error* (
   Registered().push_back({info.target, whole});
 }
 
-GpuPartRegistration::GpuPartRegistration(PartTarget target, GpuExecute call) noexcept {
-  Registered().push_back({PartTargetName(target), call});
+GpuCallRegistration::GpuCallRegistration(const char* target, GpuExecute call) noexcept {
+  Registered().push_back({target, call});
 }
 
 }  // namespace xla_shmem

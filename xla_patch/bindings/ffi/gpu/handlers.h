@@ -1,5 +1,5 @@
 // FFI handlers of XLA:GPU: start and done of an overlapping pair, and whole operations, which may be captured into
-// command buffers.
+// command buffers. The call with which a program begins (hlo/rewrite/meeting_call.h).
 #ifndef XLA_SHMEM_BINDINGS_FFI_GPU_HANDLERS_H_
 #define XLA_SHMEM_BINDINGS_FFI_GPU_HANDLERS_H_
 
@@ -7,7 +7,6 @@
 
 #include "xla/ffi/api/c_api.h"
 #include "xla_patch/types/collective_op.h"
-#include "xla_patch/types/part_target.h"
 
 namespace xla_shmem {
 
@@ -33,10 +32,10 @@ class GpuHandlerRegistration {
   GpuHandlerRegistration(CollectiveOp op, XLA_FFI_Error* (*start)(XLA_FFI_CallFrame*), GpuExecute whole) noexcept;
 };
 
-// Adds the handler of a part of divided collectives in the same way.
-class GpuPartRegistration {
+// Adds the handler of another target in the same way.
+class GpuCallRegistration {
  public:
-  GpuPartRegistration(PartTarget target, GpuExecute call) noexcept;
+  GpuCallRegistration(const char* target, GpuExecute call) noexcept;
 };
 
 }  // namespace xla_shmem

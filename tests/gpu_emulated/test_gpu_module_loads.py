@@ -1,0 +1,35 @@
+"""Code that a GPU loads while kernels of its peers wait for one another: every call that may wait does so here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from emulated_jobs import run_emulated
+from emulator import NO_GRAPH_FLAGS, Emulator
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("when", "values"),
+    [("first", [[[1.5, 2.5, 3.5]]]), ("next", [[[1.5, 2.5, 3.5]], [[10.0, 12.0, 14.0]]])],
+)
+def test_a_gpu_that_loads_code_holds_no_launch_for_which_its_peers_wait(
+    emulator: Emulator, tmp_path: Path, when: str, values: list[list[list[float]]]
+) -> None:
+    job = run_emulated(
+        emulator,
+        "worker_module_loads.py",
+        [when],
+        ranks=1,
+        devices=4,
+        results=tmp_path,
+        flags=NO_GRAPH_FLAGS,
+        timeout=240,
+        GPU_EMULATOR_BLOCKING="2",
+        GPU_EMULATOR_BLOCKED_TIMEOUT="20",
+        XLA_SHMEM_DEADLINE="60",
+        XLA_SHMEM_OPS="all",
+    )
+    assert job.exit_code == 0, job.output[-6000:]
+    assert job.result(0)["values"] == values
