@@ -1,7 +1,7 @@
 """Compares two installed versions of xla-shmem, whose jobs live side by side and take turns every few milliseconds.
 
-    python benchmarks/compare_installs.py OLD_VENV NEW_VENV [--ranks 2] [--jobs 5] [--rounds 20] [--free]
-        [--op OP,...] [--bytes N,...]
+    python benchmarks/compare_installs.py OLD_VENV[,VARIABLE=VALUE...] NEW_VENV[,...] [--ranks 2] [--jobs 5]
+        [--rounds 20] [--free] [--op OP,...] [--bytes N,...]
 
 Rank r of both jobs is bound to processor r (modulo their number) unless `--free` is given, so both see the same machine
 in the same state. One job waits in a read while the other measures. A round runs both on one cell, in changing order. A
@@ -40,8 +40,9 @@ ROUND_S = 0.03
 class Job:
     """The ranks of one installed version. They answer a line of JSON with a line of JSON, and wait otherwise."""
 
-    def __init__(self, venv: Path, ranks: int, *, bound: bool = True) -> None:
-        self._venv = venv
+    def __init__(self, version: str, ranks: int, *, bound: bool = True) -> None:
+        folder, *variables = version.split(",")
+        self._venv = venv = Path(folder)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -51,6 +52,7 @@ class Job:
             "XLA_SHMEM_OPS": "all",
             "XLA_SHMEM_THRESHOLD": "1GiB",
         }
+        environ |= dict(variable.split("=", 1) for variable in variables)
         processors = sorted(os.sched_getaffinity(0))
         self._ranks: list[subprocess.Popen[str]] = []
         self._answers: list[IO[str]] = []
@@ -116,8 +118,8 @@ def turns(old: Job, new: Job, op: str, size: int, rounds: int) -> Iterator[tuple
 def main() -> None:
     """Runs all pairs of jobs and prints the table; the exit code is 1 if an element is wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("old", type=Path, help="virtual environment with the old version")
-    parser.add_argument("new", type=Path, help="virtual environment with the new version")
+    parser.add_argument("old", help="virtual environment with the old version, and VARIABLE=VALUE after commas")
+    parser.add_argument("new", help="the same of the new version")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=5, help="pairs of jobs (default: 5)")
     parser.add_argument("--rounds", type=int, default=20, help="rounds of a cell in each pair of jobs (default: 20)")

@@ -21,6 +21,7 @@ from xla_shmem.bench import variants
 from xla_shmem.bench.plan import Plan
 from xla_shmem.bench.rendezvous import Listener, receive, send
 from xla_shmem.errors import BenchError, JobError
+from xla_shmem.launch.huge_pages import huge_page_variables
 from xla_shmem.launch.launcher import GRACE
 from xla_shmem.launch.launcher_process import LAUNCHER, cpu_environment, gpu_environment, last_lines, stop
 from xla_shmem.launch.rank_environment import reserve_port
@@ -334,6 +335,7 @@ def _under_mpi(plan: Plan, stack: contextlib.ExitStack) -> Start:
     stack.enter_context(holder)
     cores = len(os.sched_getaffinity(0))
     environment = cpu_environment(os.environ, flag=False) | mpi_environment(plan, cores)
+    environment |= huge_page_variables(os.environ)  # as `launch` does for the others
     environment["JAX_NUM_CPU_DEVICES"] = "1"
     return Start(command, environment, plan.processes, (f"127.0.0.1:{port}",))
 

@@ -80,6 +80,7 @@ class Environment:
       gpu_error: why JAX cannot use that choice; "" if it can.
       xla_flags: ``XLA_FLAGS``.
       visible_devices: ``CUDA_VISIBLE_DEVICES``; None if it is not set.
+      small_pages: ``GLIBC_TUNABLES`` with which arrays would lie in huge pages; "" if they do, or cannot.
       needs_nvshmem: whether ``XLA_SHMEM_GPU_HEAP`` or ``XLA_SHMEM_GPU_PUTS`` asks for NVSHMEM.
     """
 
@@ -94,6 +95,7 @@ class Environment:
     gpu_error: str = ""
     xla_flags: str = ""
     visible_devices: str | None = None
+    small_pages: str = ""
     needs_nvshmem: bool = False
 
 

@@ -199,6 +199,12 @@ def _cpu_notes(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             f"/dev/shm has {facts.shared_memory.free >> 20} MiB free, enough for {count} processes", _MORE_MEMORY
         )
+    if facts.environment.small_pages:
+        yield Finding(
+            "arrays lie in small pages, so large collectives are slower; `xla-shmem launch` gives its ranks huge pages",
+            f"export GLIBC_TUNABLES={facts.environment.small_pages}",
+            is_fault=False,
+        )
 
 
 def _gpu_blockers(facts: Facts) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from types import FrameType
 from xla_shmem.gpu.chosen_gpus import local_gpu_count
 from xla_shmem.launch.first_end import FirstEnd
 from xla_shmem.launch.guard import JobGuard
+from xla_shmem.launch.huge_pages import huge_page_variables
 from xla_shmem.launch.processor_shares import processor_shares
 from xla_shmem.launch.rank_environment import platform_note, rank_environment, reserve_port
 from xla_shmem.launch.rank_output import RankOutput, rank_prefix
@@ -301,7 +302,7 @@ def launch(
     """
     shares = processor_shares(num_ranks) if bind else None
     job_key = secrets.token_hex(16)
-    environ = dict(os.environ)
+    environ = {**os.environ, **huge_page_variables(os.environ)}
     if note := platform_note(environ, num_ranks * (devices_per_process or 1), local_gpu_count()):
         _say(note)
         environ["JAX_PLATFORMS"] = "cpu"

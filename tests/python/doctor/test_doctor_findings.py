@@ -392,3 +392,10 @@ def test_jax_platforms_chooses_the_path() -> None:
     broken = {"nvshmem": Library("", "", "none", "missing")}
     assert diagnose(machine(DGX, environment={"platforms": "cpu"}, **broken)).first is None
     assert "no NVIDIA driver" in first(machine(LAPTOP, environment={"platforms": "cuda,cpu"}))[0]
+
+
+def test_small_pages_are_a_note_with_the_variable_and_no_fault() -> None:
+    diagnosis = diagnose(machine(LAPTOP, environment={"small_pages": "glibc.malloc.hugetlb=1"}))
+    assert diagnosis.first is None
+    (note,) = diagnosis.cpu.notes
+    assert note.fix == "export GLIBC_TUNABLES=glibc.malloc.hugetlb=1"
