@@ -29,7 +29,7 @@ struct Fault {
   int64_t at_ns;       // after all processes have met; kKilled, kStopped and kTraced
   int64_t for_ns = 0;  // kStopped, kTraced and kLate
   int round = 0;       // before which it is kLate
-  int64_t steps = 0;   // kStopped: not at at_ns, when a process mostly sleeps, but so many steps later, if it still looks then
+  int64_t steps = 0;   // kStopped: so many steps after at_ns, as the process looks; at a time it mostly sleeps
 };
 
 // How the program of a process that is kOther differs.

@@ -150,9 +150,7 @@ def test_a_flag_that_xla_does_not_know_is_not_set(known: set[str]) -> None:
 RAGGED_BY_NCCL = _core.way_flags("nccl", "ragged-all-to-all")
 
 
-def test_what_a_flag_needs_is_set_with_it_where_xla_knows_it(
-    known: set[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_flag_needs_is_set_with_it_where_xla_knows_it(known: set[str], caplog: pytest.LogCaptureFixture) -> None:
     first, needed = RAGGED_BY_NCCL
     table = _table(_row("ragged-all-to-all", 4096, 10, nccl=5))
     known.add(first[2:].partition("=")[0])

@@ -24,10 +24,12 @@ ffi::Error Meet(gpu::CudaStream /*stream*/, ffi::RunId run, int32_t device, ffi:
 
 XLA_FFI_DEFINE_HANDLER(kMeet, Meet, GpuCallBinding());
 
-const GpuCallRegistration gpu_meeting(kMeetTarget, [] {
+GpuCallRegistration Register() noexcept {
   const auto call = [](XLA_FFI_CallFrame* frame) { return kMeet(frame); };
-  return GpuExecute{call, call};
-}());
+  return {kMeetTarget, {call, call}};
+}
+
+const GpuCallRegistration gpu_meeting = Register();
 
 }  // namespace
 }  // namespace xla_shmem
