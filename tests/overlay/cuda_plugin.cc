@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "tests/overlay/unexported.h"
 #include "xla/backends/gpu/shmem/shmem_backend_assignment.h"
 #include "xla/backends/gpu/shmem/shmem_runtime.h"
@@ -70,15 +71,15 @@ XLA_FFI_Error* Counted(XLA_FFI_CallFrame* frame) {
   return counted<kIndex>(frame);
 }
 
-// The done of a pair begins nothing.
+// The done of a pair begins nothing, nor does the call that begins a program.
 template <size_t kIndex>
 void Count(xla_shmem::GpuHandler& handler) {
-  if (absl::EndsWith(handler.target, "_done")) return;
+  if (absl::EndsWith(handler.target, "_done") || absl::string_view(handler.target) == xla_shmem::kMeetTarget) return;
   counted<kIndex> = std::exchange(handler.execute.in_graphs, &Counted<kIndex>);
 }
 
-// Start, done and whole call of each op.
-constexpr size_t kNumHandlers = 3 * std::size(xla_shmem::kCollectiveOps);
+// Start, done and whole call of each op, and the call that begins a program.
+constexpr size_t kNumHandlers = 3 * std::size(xla_shmem::kCollectiveOps) + 1;
 
 template <size_t... kIndices>
 void CountRuns(std::index_sequence<kIndices...>) {

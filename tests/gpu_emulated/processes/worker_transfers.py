@@ -283,7 +283,7 @@ def outcomes(pe: Pe) -> dict[str, str]:
 def main() -> None:
     # Processes may have to share the GPUs.
     ordinal = PROCESS % int(sys.argv[3])
-    topology = job_topology(start_job([ordinal], deadline=20.0))
+    topology = job_topology(start_job([ordinal], deadline=60.0))
     assert topology.transport.available, topology.transport.reason
     pe = Pe(ordinal)
     report(outcomes(pe) | {"in_switch": str(pe.in_switch)})
