@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +14,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "tests/runtime/observe/temporary_directory.h"
 #include "tests/simulator/plan.h"
@@ -42,9 +45,20 @@ Plan PlanOf(const Arguments& arguments, uint64_t seed) {
   return arguments.pes > 0 ? LargePlan(seed, arguments.pes) : DrawPlan(seed);
 }
 
-// In a child, so that one run knows nothing of the others. False if it failed.
-bool RunSeed(const Arguments& arguments, uint64_t seed, Report* report) {
-  const observe::TemporaryDirectory records;
+// Removes it in a child: this process must allocate and free nothing between runs, which would move what they allocate.
+void Remove(const std::string& directory) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::error_code ignored;
+    std::filesystem::remove_all(directory, ignored);
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+}
+
+// In a child, so that one run knows nothing of the others. False if it failed. `directory`: for its records.
+bool RunSeed(const Arguments& arguments, uint64_t seed, const std::string& directory, Report* report) {
+  mkdir(directory.c_str(), 0700);
   int channel[2];
   if (pipe(channel) != 0) abort();
   fflush(nullptr);
@@ -56,7 +70,7 @@ bool RunSeed(const Arguments& arguments, uint64_t seed, Report* report) {
     alarm(600);
     Plan plan = PlanOf(arguments, seed);
     plan.verbose = arguments.verbose;
-    plan.record_directory = records.path();
+    plan.record_directory = directory;
     const Report done = RunPlan(plan);
     if (write(channel[1], &done, sizeof(done)) != sizeof(done)) _exit(2);
     _exit(0);
@@ -66,6 +80,7 @@ bool RunSeed(const Arguments& arguments, uint64_t seed, Report* report) {
   close(channel[0]);
   int status = 0;
   waitpid(child, &status, 0);
+  Remove(directory);
   if (complete && WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
   if (WIFSIGNALED(status)) fprintf(stderr, "ended by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
   return false;
@@ -73,6 +88,8 @@ bool RunSeed(const Arguments& arguments, uint64_t seed, Report* report) {
 
 int Main(const Arguments& arguments) {
   const double begin = RealSeconds();
+  const observe::TemporaryDirectory records;
+  const std::string directory = records.path() + "/run";
   uint64_t seed = arguments.first, steps = 0;
   int finished = 0, failed = 0;
   const auto more = [&] {
@@ -80,10 +97,10 @@ int Main(const Arguments& arguments) {
   };
   for (; more(); ++seed) {
     Report report;
-    bool passed = RunSeed(arguments, seed, &report);
+    bool passed = RunSeed(arguments, seed, directory, &report);
     if (passed && arguments.replay) {
       Report again;
-      passed = RunSeed(arguments, seed, &again);
+      passed = RunSeed(arguments, seed, directory, &again);
       if (passed && (again.trace != report.trace || again.steps != report.steps)) {
         fprintf(stderr, "two runs of one seed differ\n");
         passed = false;
