@@ -19,8 +19,8 @@ def test_seeds_pass(simulator: Simulator) -> None:
     assert run.returncode == 0, run.stderr
 
 
-#: Seeds that fail without mends that the simulator has brought about. Plans depend on drawn_plans.cc: whoever changes how
-#: they are drawn looks for such seeds again (test_simulator_mutants.py has the mistakes).
+#: Seeds that fail without mends that the simulator has brought about. Plans depend on drawn_plans.cc: whoever changes
+#: how they are drawn looks for such seeds again (test_simulator_mutants.py has the mistakes).
 FOUND = {
     2229: "a process that had been stopped gave up although all that it waited for had come",
     2283: "a receiver whose read was refused slept before it granted its slots: 100 ms lost",
