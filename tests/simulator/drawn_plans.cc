@@ -1,6 +1,6 @@
-#include "tests/simulator/plan.h"
-
 #include <algorithm>
+
+#include "tests/simulator/plan.h"
 
 namespace xla_shmem::simulator {
 namespace {
