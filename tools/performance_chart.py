@@ -1,14 +1,6 @@
 """Draws the charts of docs/performance.md from the measurements in docs/data: ``python tools/performance_chart.py``.
 
-The form of a file of one host: machine, date and software, the command of each run, and under ``collectives`` an object
-for each op and size:
-
-* ``op``: the HLO name. ``bytes``: of the larger of a PE's two buffers.
-* ``free`` (two processes), ``bound`` (two, each on its own core), ``four`` (four processes): a run, with ``shmem_us``,
-  ``gloo_us`` and ``mpi_us`` (medians, µs), the ratios ``gloo_ratio`` and ``mpi_ratio`` (the other transport's time over
-  SHMEM's, from unrounded times), and ``limit_percent``: the time of a memcpy of the same bytes in % of SHMEM's, for
-  single copies and for two.
-
+The file of one host is the output of ``benchmarks/peers_benchmark.py``, whose doc string describes it.
 The file of a job on several hosts is the output of ``benchmarks/hosts_benchmark.py``; its form is described there.
 """
 
@@ -31,10 +23,10 @@ _COLUMN_STEP, _ROW_STEP = 308, 172
 
 _STYLE = """\
     :root { --paper: #ffffff; --frame: #d5dbe0; --text: #1d2329; --soft: #59646e; --grid: #e3e7eb;
-      --first: #0b7a57; --second: #b5530a; }
+      --first: #0b7a57; --second: #b5530a; --third: #6b3fa0; }
     @media (prefers-color-scheme: dark) {
       :root { --paper: #1e2129; --frame: #3d4450; --text: #e8ebee; --soft: #a9b4be; --grid: #343a45;
-        --first: #4fd1a1; --second: #f0a35e; }
+        --first: #4fd1a1; --second: #f0a35e; --third: #c3a1f0; }
     }
     .paper { fill: var(--paper); stroke: var(--frame); }
     .head { font-size: 15px; font-weight: bold; fill: var(--text); }
@@ -45,6 +37,7 @@ _STYLE = """\
     .line { fill: none; stroke-width: 2.2; stroke-linejoin: round; }
     .first { stroke: var(--first); }
     .second { stroke: var(--second); }
+    .third { stroke: var(--third); }
     .dashed { stroke-dasharray: 6 4; }
 """
 
@@ -64,16 +57,25 @@ class Line:
     points: dict[str, list[tuple[int, float]]]
 
 
-def one_host(measured: dict[str, Any]) -> list[Line]:
-    """Lines of a machine: against gloo and MPI, with two processes and with four."""
+def one_host(rows: Sequence[dict[str, Any]]) -> list[Line]:
+    """Lines of a run beside all peers: between processes against SHMEM there, in one process against SHMEM in one."""
     return [
         Line(
-            f"{name}, {processes} processes",
+            label,
             style,
-            _by_op((row["op"], row["bytes"], row[run][f"{rival}_ratio"]) for row in measured["collectives"]),
+            _by_op(
+                (row["op"], row["bytes"], row["variants"][rival]["p50_us"] / row["variants"][base]["p50_us"])
+                for row in rows
+                if rival in row["variants"]
+            ),
         )
-        for rival, name, color in (("gloo", "gloo", "first"), ("mpi", "Open MPI", "second"))
-        for run, processes, style in (("free", "two", color), ("four", "four", f"{color} dashed"))
+        for rival, base, label, style in (
+            ("gloo", "shmem", "gloo", "first"),
+            ("openmpi", "shmem", "Open MPI", "second"),
+            ("mpich", "shmem", "MPICH", "second dashed"),
+            ("deepspeed", "shmem", "DeepSpeed", "third"),
+            ("xla-1", "shmem-1", "XLA in one process", "first dashed"),
+        )
     ]
 
 
@@ -176,11 +178,12 @@ def charts(data: Path) -> dict[str, str]:
     def read(name: str) -> dict[str, Any]:
         return json.loads((data / f"{name}.json").read_text())  # type: ignore[no-any-return]
 
+    peers = read("peers")
     return {
-        "epyc-zen5.svg": chart("One host: AMD EPYC (Zen 5), 2 cores, 2026-11-23", one_host(read("epyc-zen5"))),
-        "xeon-cascade-lake.svg": chart(
-            "One host: Intel Xeon (Cascade Lake), 2 cores, 2026-11-22", one_host(read("xeon-cascade-lake"))
-        ),
+        **{
+            f"{name}.svg": chart(f"{ranks} processes: Intel Xeon, 2 cores, 2026-11-29", one_host(peers["runs"][run]))
+            for name, ranks, run in (("peers", "Two", "2 ranks, bound"), ("peers-4", "Four", "4 ranks, free"))
+        },
         "hosts.svg": chart(
             "Two hosts of four ranks: AMD EPYC, 2 cores, 2026-11-25", several_hosts(read("hosts"), read("hosts-mpi"))
         ),

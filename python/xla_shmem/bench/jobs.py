@@ -183,13 +183,17 @@ class Job:
         raise JobFailed(said, self.name, self._variant)
 
 
-def mpi_command(plan: Plan) -> list[str]:
+def mpi_command(plan: Plan, environ: Mapping[str, str] = os.environ) -> list[str]:
     """Returns the command `mpirun` with its options, without the program.
+
+    Args:
+      plan: its ranks and command.
+      environ: variables of the job, which name the library of MPIwrapper.
 
     Raises:
       BenchError: MPI cannot be used here. The message says what to install or set.
     """
-    library = os.environ.get("MPITRAMPOLINE_LIB", "")
+    library = environ.get("MPITRAMPOLINE_LIB", "")
     how = "build https://github.com/eschnett/MPIwrapper with this machine's MPI and set it to libmpiwrapper.so"
     if not library:
         raise BenchError(f"--vs mpi: MPITRAMPOLINE_LIB is not set; {how}.")
@@ -240,12 +244,14 @@ class Start:
       environment: environment of the command.
       ranks: number of ranks.
       arguments: arguments of the ranks' program after the listener's address, the name of the job and `ranks`.
+      program: the ranks' program; None for `WORKER`.
     """
 
     prefix: Sequence[str]
     environment: dict[str, str]
     ranks: int
     arguments: Sequence[str] = ()
+    program: Sequence[str] | None = None
 
 
 def launched(plan: Plan, environ: Mapping[str, str], *, flag: bool = True, one_process: bool = False) -> Start:
@@ -293,7 +299,8 @@ def connected_jobs(starts: Mapping[str, Start], *, other_hosts: bool = False) ->
         listener = stack.enter_context(Listener(folder, other_hosts=other_hosts))
         jobs = {}
         for name, start in starts.items():
-            command = [*start.prefix, *WORKER, listener.address, name, str(start.ranks), *start.arguments]
+            program = start.program or WORKER
+            command = [*start.prefix, *program, listener.address, name, str(start.ranks), *start.arguments]
             jobs[name] = stack.enter_context(Job(name, command, start.environment, start.ranks, folder))
         _accept(listener, jobs)
         yield jobs
@@ -312,7 +319,7 @@ def running_jobs(plan: Plan) -> Iterator[dict[str, Job]]:
     with contextlib.ExitStack() as stack:
         for variant in map(variants.named, names):
             if variant.name == "mpi":
-                starts[variant.job] = _under_mpi(plan, stack)
+                starts[variant.job] = under_mpi(plan, stack)
             elif variant.job not in starts:
                 starts[variant.job] = start_of(plan, variant)
         jobs = stack.enter_context(connected_jobs(starts, other_hosts=bool(plan.launcher)))
@@ -329,13 +336,23 @@ def start_of(plan: Plan, variant: variants.Variant) -> Start:
     return launched(plan, environ, flag=variant.flag, one_process=variant.one_process)
 
 
-def _under_mpi(plan: Plan, stack: contextlib.ExitStack) -> Start:
-    command = mpi_command(plan)
+def under_mpi(plan: Plan, stack: contextlib.ExitStack, environ: Mapping[str, str] = os.environ) -> Start:
+    """Returns the start of a job on JAX's MPI collectives.
+
+    Args:
+      plan: its ranks and `mpirun`.
+      stack: holds the port of the job's coordinator.
+      environ: variables of the job; MPITRAMPOLINE_LIB is the library of MPIwrapper.
+
+    Raises:
+      BenchError: as for `mpi_command`.
+    """
+    command = mpi_command(plan, environ)
     holder, port = reserve_port()
     stack.enter_context(holder)
     cores = len(os.sched_getaffinity(0))
-    environment = cpu_environment(os.environ, flag=False) | mpi_environment(plan, cores)
-    environment |= huge_page_variables(os.environ)  # as `launch` does for the others
+    environment = cpu_environment(environ, flag=False) | mpi_environment(plan, cores)
+    environment |= huge_page_variables(environ)  # as `launch` does for the others
     environment["JAX_NUM_CPU_DEVICES"] = "1"
     return Start(command, environment, plan.processes, (f"127.0.0.1:{port}",))
 
