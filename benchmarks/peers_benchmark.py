@@ -5,7 +5,7 @@
 All jobs live side by side, and all variants take turns at every size, as in `xla-shmem bench`:
 
 * ``shmem``: between processes, with the flag on. ``gloo``: the same without.
-* ``openmpi``, ``mpich``: JAX's MPI collectives, with the library of MPIwrapper that was built with each (docs/bench.md).
+* ``openmpi``, ``mpich``: JAX's MPI collectives, with the library of MPIwrapper built with each (docs/bench.md).
 * ``deepspeed``: its shared-memory all-reduce, in a Python with torch and DeepSpeed (`deepspeed_rank.py`).
 * ``shmem-1``, ``xla-1``: the same devices in one process, with and without the flag.
 

@@ -26,7 +26,6 @@ def test_a_line_has_the_ratios_of_its_rival() -> None:
     variants = {name: {"p50_us": us} for name, us in times.items()}
     lines = performance_chart.one_host([{"op": "all-gather", "bytes": 4096, "variants": variants}])
     assert {line.label: line.points.get("all-gather") for line in lines} == {
-        "gloo": [(4096, 8.0)],
         "Open MPI": [(4096, 2.0)],
         "MPICH": [(4096, 0.5)],
         "DeepSpeed": None,
@@ -37,4 +36,5 @@ def test_a_line_has_the_ratios_of_its_rival() -> None:
 def test_no_element_beside_the_peers_was_wrong() -> None:
     runs = json.loads((ROOT / "docs/data/peers.json").read_text())["runs"]
     assert {name: len(rows) for name, rows in runs.items()} == dict.fromkeys(runs, 35)
-    assert [row for rows in runs.values() for row in rows for one in row["variants"].values() if one["wrong"] != 0] == []
+    wrong = [one["wrong"] for rows in runs.values() for row in rows for one in row["variants"].values()]
+    assert wrong == [0] * len(wrong)
