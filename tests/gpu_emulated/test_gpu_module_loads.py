@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from emulated_jobs import run_emulated
@@ -17,13 +18,25 @@ from emulator import NO_GRAPH_FLAGS, Emulator
 def test_a_gpu_that_loads_code_holds_no_launch_for_which_its_peers_wait(
     emulator: Emulator, tmp_path: Path, when: str, values: list[list[list[float]]]
 ) -> None:
+    assert _values(emulator, tmp_path, when, ranks=1, devices=4) == values
+
+
+@pytest.mark.timeout(300)
+def test_a_library_that_loads_code_holds_no_launch_for_which_another_process_waits(
+    emulator: Emulator, tmp_path: Path
+) -> None:
+    assert _values(emulator, tmp_path, "library", ranks=2, devices=2) == [8.0]
+
+
+def _values(emulator: Emulator, results: Path, when: str, ranks: int, devices: int) -> Any:
+    """Returns the values of rank 0."""
     job = run_emulated(
         emulator,
         "worker_module_loads.py",
         [when],
-        ranks=1,
-        devices=4,
-        results=tmp_path,
+        ranks=ranks,
+        devices=devices,
+        results=results,
         flags=NO_GRAPH_FLAGS,
         timeout=240,
         GPU_EMULATOR_BLOCKING="2",
@@ -32,4 +45,4 @@ def test_a_gpu_that_loads_code_holds_no_launch_for_which_its_peers_wait(
         XLA_SHMEM_OPS="all",
     )
     assert job.exit_code == 0, job.output[-6000:]
-    assert job.result(0)["values"] == values
+    return job.result(0)["values"]

@@ -1,7 +1,9 @@
-"""GPU 2 of the only process loads the code of a program late, while others could run its collectives.
+"""A GPU loads code late, while others could run collectives.
 
 Argument: "first": GPU 2's thread comes late to the first run of a loop of sums of GPUs 0 and 1, and of 2 and 3. "next":
-GPUs 2 and 3 take no part in the second run of such a loop, and go on to another program. Reports the sums on GPU 0.
+GPUs 2 and 3 take no part in the second run of such a loop, and go on to another program. "library": two processes of
+two GPUs. GPU 1 of the first and 0 of the second come late to a product, for which cuBLAS loads code, between sums of
+one GPU of each process. Reports the values on the first GPU of the process.
 """
 
 from __future__ import annotations
@@ -49,8 +51,25 @@ def _loop_of_two(x: jax.Array) -> jax.Array:
     return lax.cond(lax.axis_index("x") < 2, _loop, lambda value: value, x)
 
 
+def _product_between_sums(x: jax.Array) -> jax.Array:
+    def late(values: np.ndarray, device: np.ndarray) -> np.ndarray:
+        if device in (1, 2):
+            time.sleep(3)
+        return np.asarray(values)
+
+    columns = [[0, 2], [1, 3]]
+    first = lax.psum(x, "x", axis_index_groups=columns)
+    square = jax.pure_callback(late, jax.ShapeDtypeStruct(x.shape, x.dtype), first, lax.axis_index("x"))
+    return lax.psum((square[0] @ square[0])[None] / 64, "x", axis_index_groups=columns)
+
+
 def main() -> None:
     world = World()
+    if sys.argv[1] == "library":
+        ones = world.put(np.ones((world.n, 64, 64), np.float32))
+        result = world.shard_map(_product_between_sums)(ones)
+        report({"values": sorted({float(value) for value in np.asarray(result.addressable_shards[0].data).flat})})
+        return
     operand = world.put(np.arange(world.n * 3, dtype=np.float32).reshape(world.n, 3))
     results = []
     if sys.argv[1] == "first":

@@ -12,7 +12,8 @@
 //  * cuGraphInstantiate waits as an allocation does, which it needs (so XLA lets no thread launch before all have
 //    instantiated: RendezvousAfterInitialization of gpu_executable.cc). It keeps launches on its own device alone:
 //    XLA instantiates a program's graphs while other threads still launch the one before;
-//  * loading a module waits as an allocation does, which it needs for its code and globals;
+//  * loading a module waits as an allocation does, which it needs for its code and globals. cuBLAS loads its code with
+//    the first product on a device;
 //  * cuMemUnmap and cuMemSetAccess wait for all devices that have access or get it;
 //  * while any of these waits, other threads' launches on the devices that it waits for wait too (issue 613 of NCCL
 //    tells of calls for one GPU that wait for calls for another).

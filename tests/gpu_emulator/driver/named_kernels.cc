@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "driver/blocking.h"
 #include "driver/conditionals.h"
+#include "driver/contexts.h"
 #include "driver/device_view.h"
 #include "driver/handles.h"
 #include "driver/log.h"
@@ -109,6 +111,8 @@ CUresult gpu_emulator_launch(CUstream stream, const char* name, void (*run)(cons
   const auto copy = std::make_shared<std::vector<char>>(first, first + bytes);
   return Enqueue(stream, CU_GRAPH_NODE_TYPE_KERNEL, [run, copy] { run(copy->data()); });
 }
+
+void gpu_emulator_load(const char* library) { MayWaitFor(WithPeers(CurrentDevice()), library); }
 
 int gpu_emulator_failed() { return HasFailed(WorkingDevice()) ? 1 : 0; }
 

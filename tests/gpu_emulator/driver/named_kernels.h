@@ -29,6 +29,9 @@ const Native* FindNative(const std::string& name, bool in_module);
 // For our libcudart: a function object for a kernel that XLA registered by name.
 extern "C" CUresult gpu_emulator_named_kernel(CUfunction* function, const char* name);
 
+// For our library doubles: they load code for the current device, which may wait as loading a module does.
+extern "C" void gpu_emulator_load(const char* library);
+
 // For our library doubles: whether the device whose kernel this is has failed, so that one which waits ends.
 extern "C" int gpu_emulator_failed();
 

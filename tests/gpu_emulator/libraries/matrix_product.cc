@@ -7,6 +7,8 @@
 #include <complex>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <type_traits>
 #include <vector>
 
@@ -286,9 +288,24 @@ void Multiply(const Product& product) {
   }
 }
 
+// cuBLAS loads its kernels when it needs them.
+void LoadOnce() {
+  static std::mutex mutex;
+  static auto* loaded = new std::set<CUdevice>;
+  CUdevice device = 0;
+  if (cuCtxGetDevice(&device) != CUDA_SUCCESS) return;
+  bool is_first = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    is_first = loaded->insert(device).second;
+  }
+  if (is_first) gpu_emulator_load("cuBLAS's first product");
+}
+
 Status Launch(const Product& product, const char* call, void* stream) {
   const Status status = Check(product, call);
   if (status != kSuccess) return status;
+  LoadOnce();
   const auto run = [](const void* parameters) {
     Product copy;
     memcpy(static_cast<void*>(&copy), parameters, sizeof(copy));

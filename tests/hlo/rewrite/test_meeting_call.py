@@ -16,6 +16,8 @@ TRANSPORT = _core.gpu_transport({i: 0 for i in range(4)})
 ALL_REDUCE = f"{A} all-reduce(p0), channel_id=1, {GROUPS}, to_apply=add"
 PAIR = f"""s = {A} all-reduce-start(p0), channel_id=1, {GROUPS}, to_apply=add
   ROOT d = {A} all-reduce-done(s)"""
+IN_LOOP = f"""ROOT w = {A} while(p0), condition=never, body=yes"""
+COUNTED = ', backend_config={"known_trip_count":{"n":"3"}}'
 IN_BRANCH = f"""ROOT c = {A} conditional(p1, p0, p0), true_computation=yes, false_computation=no"""
 
 
@@ -30,12 +32,27 @@ yes {{
   ROOT yd = {A} all-reduce-done(ys)
 }}
 no {{ ROOT n0 = {A} parameter(0) }}
+never {{
+  c0 = {A} parameter(0)
+  ROOT c = pred[] constant(false)
+}}
 ENTRY main {{
   p0 = {A} parameter(0)
   p1 = pred[] parameter(1)
   {body}
 }}
 """
+
+
+def on_two_devices(*devices: int) -> bytes:
+    """main as PAIR has it, assigned to these devices."""
+    module = decode(on_gpu(module_with(PAIR, partitions=2).replace("{0,1,2,3}", "{0,1}"), ops=[]).before.proto)
+    for device in devices:
+        module.device_assignment.computation_devices.add().replica_device_ids.append(device)
+    module.device_assignment.replica_count = 1
+    module.device_assignment.computation_count = 2
+    serialized: bytes = module.SerializeToString()
+    return serialized
 
 
 def on_gpu(module: str | bytes, **options: object) -> PassRun:
@@ -69,12 +86,7 @@ def test_the_call_comes_first_and_lists_the_pes_of_each_process(body: str) -> No
 
 
 def test_a_program_with_one_device_of_each_process_has_no_call() -> None:
-    module = decode(on_gpu(module_with(PAIR, partitions=2).replace("{0,1,2,3}", "{0,1}"), ops=[]).before.proto)
-    for device in (1, 2):
-        module.device_assignment.computation_devices.add().replica_device_ids.append(device)
-    module.device_assignment.replica_count = 1
-    module.device_assignment.computation_count = 2
-    run = on_gpu(module.SerializeToString(), profile="domain")
+    run = on_gpu(on_two_devices(1, 2), profile="domain")
     assert [record["lowered"] for record in run.records.values()] == ["NVSHMEM"]
     assert not calls(run)
 
@@ -97,3 +109,26 @@ def test_xla_cpu_needs_no_call() -> None:
     )
     assert run.after.target("r") == "xla_shmem.all_reduce"
     assert not calls(run)
+
+
+@pytest.mark.parametrize(
+    ("body", "on_all"), [(PAIR, True), (IN_LOOP + COUNTED, True), (IN_LOOP, False), (IN_BRANCH, False)]
+)
+def test_a_call_says_whether_all_devices_of_the_job_run_it_equally_often(body: str, on_all: bool) -> None:
+    run = on_gpu(module_with(body))
+    assert on_all_of(run) == ("1" if on_all else None)
+
+
+def test_a_call_of_a_program_on_some_devices_does_not_say_that_all_run_it() -> None:
+    run = on_gpu(on_two_devices(0, 2), profile="domain")
+    assert calls(run)
+    assert on_all_of(run) is None
+    one_each = _core.Topology([(i, i, 0, 0, i) for i in range(4)])
+    assert on_all_of(on_gpu(module_with(PAIR), topology=one_each)) is None
+
+
+def on_all_of(run: PassRun) -> str | None:
+    """What the call of the module's only collective says."""
+    (name,) = run.records
+    assert run.after.target(name) == "xla_shmem.all_reduce"
+    return run.after.arguments(name).get("on_all")

@@ -15,6 +15,13 @@ std::string SourceOf(const Collective& collective) {
   return std::string(collective.fields.source_file) + ":" + std::to_string(collective.fields.source_line);
 }
 
+// Whether every device of the job runs the collective, as often as all others. In a branch that is not known, and in a
+// loop only if its trip count is.
+bool RunsOnAll(const Module& module, const Collective& collective, const Topology& topology) {
+  return collective.spec.module.num_devices == topology.num_devices() &&
+         module.computations[collective.computation].executions > 0;
+}
+
 // `number`: of the call.
 void AddIdentity(const Module& module, const Collective& collective, int64_t number, MlirDictionary* dictionary) {
   const CollectiveIdentity& identity = collective.identity;
@@ -77,6 +84,9 @@ MlirDictionary CallArguments(const Module& module, const Collective& collective,
   }
   const std::string source = SourceOf(collective);
   if (!source.empty()) dictionary.AddString("source", source);
+  if (topology.max_devices_per_process() > 1 && RunsOnAll(module, collective, topology)) {
+    dictionary.AddInt("on_all", 1);
+  }
   AddIdentity(module, collective, number, &dictionary);
   return dictionary;
 }

@@ -22,6 +22,7 @@ namespace xla_shmem::hlo {
 //   group_offsets, groups  all others: group i is groups[group_offsets[i], group_offsets[i + 1])
 //   reduction  all-reduce and reduce-scatter
 //   source    file:line, for error messages, if the module names it
+//   on_all    1: all devices of the job run the call equally often. Only where a process has several devices
 //
 // In a patched XLA also, where `op` and the numbers of instructions may differ between ranks:
 //

@@ -5,9 +5,10 @@
 // keeps launches from them. So threads meet:
 //   * those of all GPUs of a program, in each run, once XLA has loaded the program's code on each. XLA does so too
 //     (gpu_executable.cc, RendezvousAfterInitialization);
-//   * those of a collective's members, before its first run, when the code between two collectives has been loaded, and
-//     behind it, so that none goes on to such calls before all have launched. XLA does the same for NCCL
-//     (collective_thunk.cc, FirstCallRendezvous).
+//   * before a collective's first run, when the code between two collectives has been loaded, and behind it, so that
+//     none goes on to such calls before all have launched: those of all GPUs, if all run it, else of its members. For
+//     NCCL XLA lets members meet (collective_thunk.cc, FirstCallRendezvous). That is not enough where the members are
+//     in several processes: a call of one GPU may wait for a kernel of another group.
 #ifndef XLA_SHMEM_THUNKS_GPU_LOCAL_MEETINGS_H_
 #define XLA_SHMEM_THUNKS_GPU_LOCAL_MEETINGS_H_
 

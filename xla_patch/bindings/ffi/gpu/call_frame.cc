@@ -36,13 +36,14 @@ Status ToWorldPe(const DecodedCall& call, int* pe) {
   return Status();
 }
 
-// Those of `members` that are GPUs of this process, if this one is among them.
-std::vector<int> LocalMembers(const std::vector<int>& members, int pe) {
+// DecodedCall::meeting. `members`: the PEs that may wait for this one in the call.
+std::vector<int> MeetingOf(ffi::Dictionary attributes, const std::vector<int>& members, int pe) {
+  const bool has_all = attributes.contains("on_all");
+  const auto is_in = [&](int other) { return has_all || std::count(members.begin(), members.end(), other) != 0; };
   std::vector<int> local;
-  if (GpuProcess::Get().devices().size() < 2 || std::count(members.begin(), members.end(), pe) == 0) return local;
+  if (GpuProcess::Get().devices().size() < 2 || !is_in(pe)) return local;
   for (const GpuRuntime* const device : GpuProcess::Get().devices()) {
-    if (!device->started() || std::count(members.begin(), members.end(), device->job_pe()) == 0) continue;
-    local.push_back(device->job_pe());
+    if (device->started() && is_in(device->job_pe())) local.push_back(device->job_pe());
   }
   return local;
 }
@@ -102,17 +103,20 @@ Status ReadPeers(std::optional<CollectiveOp> op, ffi::Dictionary attributes, Dec
   if (op == CollectiveOp::kCollectivePermute) {
     const Result<PePairs> pairs = ReadPairs(attributes);
     if (!pairs.ok()) return pairs.status();
-    call->local_members = LocalMembers(ConnectedPes(*pairs, pe), pe);
+    call->meeting = MeetingOf(attributes, ConnectedPes(*pairs, pe), pe);
     call->neighbours = FindNeighbours(*pairs, pe);
     XLA_SHMEM_RETURN_IF_ERROR(ToWorldPe(*call, &call->neighbours.source));
     return ToWorldPe(*call, &call->neighbours.target);
   }
   const Result<PeGroups> groups = ReadGroups(attributes);
   if (!groups.ok()) return groups.status();
-  if (op == CollectiveOp::kCollectiveBroadcast && FindGroup(*groups, pe) == nullptr) return Status();
+  if (op == CollectiveOp::kCollectiveBroadcast && FindGroup(*groups, pe) == nullptr) {
+    call->meeting = MeetingOf(attributes, {}, pe);
+    return Status();
+  }
   Result<std::vector<int>> group = GroupOf(*groups, pe, call->identity.name);
   if (!group.ok()) return group.status();
-  call->local_members = LocalMembers(*group, pe);
+  call->meeting = MeetingOf(attributes, *group, pe);
   if (!op.has_value()) return Status();
   for (int& member : *group) XLA_SHMEM_RETURN_IF_ERROR(ToWorldPe(*call, &member));
   call->group = *std::move(group);

@@ -25,9 +25,9 @@ struct DecodedCall {
   std::vector<int> group;
   // The PEs that a permute connects with it, in PEs of its world.
   Neighbours neighbours;
-  // The PEs of this process that may wait for one another in the call, this one among them; empty if it does not take
-  // part. Their threads meet (thunks/gpu/local_meetings.h).
-  std::vector<int> local_members;
+  // The PEs of this process whose threads meet at the call (thunks/gpu/local_meetings.h), this one among them: all, if
+  // all run it; else those that may wait for one another in it, none if this one does not take part.
+  std::vector<int> meeting;
 };
 
 // The call with these attributes on a CUDA device (`op`: as of ReadPeers), an error if it cannot run there. XLA:GPU

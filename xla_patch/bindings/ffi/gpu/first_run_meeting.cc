@@ -10,7 +10,7 @@ using Place = LocalMeetings::Place;
 FirstRunMeeting::FirstRunMeeting(const GpuCallFrame& frame, gpu::CudaStream stream) : call_(frame.decoded) {
   GpuProcess& process = GpuProcess::Get();
   if (process.devices().size() < 2 || process.meetings().IsOver(frame.call.operation, frame.gpu->job_pe())) return;
-  if (call_.local_members.size() < 2 || frame.gpu->device().Capturing(stream)) return;
+  if (call_.meeting.size() < 2 || frame.gpu->device().Capturing(stream)) return;
   status_ = MeetThreads({Place::kBeforeFirst, call_.identity.operation}, call_);
   is_held_ = status_.ok();
 }

@@ -48,7 +48,7 @@ Status MeetThreads(const LocalMeetings::Meeting& meeting, const DecodedCall& cal
             " (XLA_SHMEM_DEADLINE)");
     return {};
   };
-  return GpuProcess::Get().meetings().Meet(meeting, call.gpu->job_pe(), call.local_members, on_wait);
+  return GpuProcess::Get().meetings().Meet(meeting, call.gpu->job_pe(), call.meeting, on_wait);
 }
 
 }  // namespace xla_shmem
