@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,6 +128,7 @@ class CaseJob:
     def __init__(self, emulator: Emulator, setting: Setting, names: Sequence[str], results: Path) -> None:
         """Runs it, and a job of stock JAX for what the cases compare with."""
         self.setting = setting
+        self._counts = results / "operations.txt"
         (results / "cases.txt").write_text("\n".join(names))
         records = results / "records"
         compared = [name for name in names if name in COMPARED_WITH_STOCK]
@@ -136,6 +138,7 @@ class CaseJob:
             "XLA_SHMEM_THRESHOLD": "2MiB",
             "XLA_SHMEM_OPS": OPS,
             "XLA_SHMEM_DEADLINE": "60",
+            "GPU_EMULATOR_COUNTS": str(self._counts),
         }
         self._job = run_emulated(
             emulator,
@@ -160,6 +163,11 @@ class CaseJob:
         assert not refused, "XLA asked the emulator for what it does not know:\n" + "\n".join(refused[:20])
         return self._job.reports_of(name)
 
+    def operations(self, kind: str) -> int:
+        """How many operations of a kind the emulated GPUs have run in all cases."""
+        counts = [json.loads(line) for line in self._counts.read_text().splitlines()]
+        return sum(count["operations"] for count in counts if count["kind"] == kind)
+
     def check(self, name: str) -> None:
         """Checks a case's results, and that as many collectives ran on NVSHMEM as its modules announce."""
         of_rank = self.reports_of(name)
@@ -179,4 +187,4 @@ class CaseJob:
             counted = ran == announced if result["exact"] else ran >= announced
             assert counted, f"rank {rank}: {ran} collectives ran on NVSHMEM, the modules announce {announced}"
         if setting.flags == NO_GRAPH_FLAGS or setting.devices > 1:
-            assert not result["in_graphs"], f"rank {rank}: CUDA graphs ran, which the flags turn off"
+            assert not result["in_graphs"], f"rank {rank}: CUDA graphs ran {result['in_graphs']} collectives"

@@ -26,8 +26,10 @@ SETTINGS = {
         2, CONTROL_FLOW, GRAPH_FLAGS, {"XLA_SHMEM_STATS": "1", "XLA_SHMEM_GPU_PERMUTE": "copies"}, quick=True
     ),
     "1x2": Setting(1, devices=2, quick=True),
-    # XLA makes graphs by default, but not in a process with several GPUs.
-    "1x2-default": Setting(1, CONTROL_FLOW, (), {"XLA_SHMEM_STATS": "1"}, quick=True, devices=2),
+    # In a process with several GPUs graphs have all work but the collectives.
+    "1x2-graphs": Setting(1, CONTROL_FLOW, GRAPH_FLAGS, {"XLA_SHMEM_STATS": "1"}, quick=True, devices=2),
+    "1x4-default": Setting(1, CONTROL_FLOW, (), {"GPU_EMULATOR_BLOCKING": "2"}, devices=4),
+    "2x2-graphs": Setting(2, CONTROL_FLOW, GRAPH_FLAGS, {"GPU_EMULATOR_BLOCKING": "2"}, devices=2),
     "1x4": Setting(1, devices=4),
     "1x4-seed-1": Setting(1, TIMING, environ={"GPU_EMULATOR_SEED": "1"}, devices=4),
     "1x8": Setting(1, devices=8),
@@ -111,3 +113,15 @@ def test_result(key: str, name: str, emulator: Emulator, job_of: Callable[[str],
 def test_collectives_run_inside_graphs(key: str, name: str, job_of: Callable[[str], CaseJob]) -> None:
     for rank, report in job_of(key).reports_of(name).items():
         assert int(str(report["in_graphs"])) > 0, f"rank {rank}: CUDA graphs ran no collective: {report}"
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("key", "name"), [pytest.param("1x2-graphs", CONTROL_FLOW[0], id=f"1x2-graphs-{CONTROL_FLOW[0]}")]
+)
+def test_graphs_of_a_process_with_several_gpus_have_other_work(
+    key: str, name: str, job_of: Callable[[str], CaseJob]
+) -> None:
+    job = job_of(key)
+    job.check(name)  # also that no collective is in a graph
+    assert job.operations("graph") > 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xla_shmem.doctor.facts import Facts
-from xla_shmem.gpu.jax_plugin import OLDEST_JAX, CudaPlugin, release, required_jax, why_no_graphs
+from xla_shmem.gpu.jax_plugin import OLDEST_JAX, CudaPlugin, release, required_jax
 from xla_shmem.gpu.nvml import MISSING_PACKAGE, NO_DRIVER
 from xla_shmem.options.values import MIN_HEAP_SIZE
 from xla_shmem.xla_flags import FLAG
@@ -302,7 +302,9 @@ def _gpu_notes(facts: Facts) -> Iterator[Finding]:
             "",
             is_fault=False,
         )
-        yield Finding(f"XLA makes no CUDA graphs: {why_no_graphs(per_process)}", "", is_fault=False)
+        yield Finding(
+            "their collectives stay outside of CUDA graphs, which their other work may be in", "", is_fault=False
+        )
     elif facts.installation.cuda_plugins and not facts.environment.needs_nvshmem:
         plugin = facts.installation.cuda_plugins[0]
         yield from _nvshmem_finding(facts, plugin.cuda, "; the CUDA driver makes the symmetric memory instead")

@@ -62,20 +62,6 @@ def why_too_old(plugin: CudaPlugin) -> str:
     return ""
 
 
-def why_no_graphs(gpus: int) -> str:
-    """Returns why a process with so many GPUs is to make no CUDA graphs, "" if it may.
-
-    A GPU's launched collective would wait for a thread that instantiates a graph, which waits for the GPUs. For NCCL's
-    communicators XLA keeps threads from launching meanwhile (RendezvousAfterInitialization of its gpu_executable.cc).
-    """
-    if gpus < 2:
-        return ""
-    return (
-        f"this process has {gpus} GPUs, and XLA may launch a collective on one while it instantiates a graph of"
-        " another: start one process per GPU to have graphs"
-    )
-
-
 def has_native_pass(plugin: CudaPlugin) -> bool:
     """Returns whether the compiler of this plugin has the pass and the transfers built in (docs/patched-jaxlib.md)."""
     return PATCHED_LABEL in (plugin.pjrt or "").partition("+")[2].split(".")

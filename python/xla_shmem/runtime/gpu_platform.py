@@ -6,28 +6,21 @@ Python once, at the first module, for the topology of the job.
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from typing import Any
 
 from jax._src import xla_bridge
 
 from xla_shmem import _core
-from xla_shmem.gpu import jax_plugin
 from xla_shmem.gpu.jax_plugin import local_ordinals, wanted_plugin, why_too_old
 from xla_shmem.options import Options
 from xla_shmem.runtime.gpu_job import GpuJob
 from xla_shmem.runtime.job_topology import JobTopology
 from xla_shmem.runtime.store import open_store
-from xla_shmem.xla_flags import flag_values
-
-logger = logging.getLogger(__name__)
 
 #: Name of the plugin among JAX's backends.
 BACKEND = "cuda"
-
-_GRAPHS_FLAG = "xla_gpu_enable_command_buffer"
 
 #: Hardware queues of a GPU, read when the driver starts. With the default of 8, compute on one stream more often queues
 #: behind the wait of another.
@@ -49,25 +42,7 @@ def start_gpu_job(options: Options, error: str, why_ending: Callable[[], str]) -
     job = GpuJob(options, *open_store())
     error = error or why_too_old(plugin)
     job.start(local_ordinals(), plugin.cuda, error, compiler=plugin.pjrt or "", why_ending=why_ending)
-    if why_no_graphs := jax_plugin.why_no_graphs(job.gpus):
-        switch_graphs_off(why_no_graphs, os.environ)
     return job
-
-
-def switch_graphs_off(why: str, environ: MutableMapping[str, str]) -> None:
-    """Keeps XLA from making CUDA graphs, unless XLA_FLAGS say which; collectives stay out of those.
-
-    Args:
-      why: the reason.
-      environ: this process's environment, before XLA reads it.
-    """
-    flags = flag_values(environ)
-    if flags.get(_GRAPHS_FLAG):
-        logger.warning("xla_shmem: XLA_FLAGS have %s, so programs may hang: %s", _GRAPHS_FLAG, why)
-        return
-    if _GRAPHS_FLAG not in flags:
-        environ["XLA_FLAGS"] = f"{environ.get('XLA_FLAGS', '')} --{_GRAPHS_FLAG}=".strip()
-    logger.info("xla_shmem: XLA makes no CUDA graphs: %s", why)
 
 
 def is_gpu_plugin(c_api: Any) -> bool:
@@ -98,7 +73,9 @@ class GpuPlatform:
         Raises:
           RuntimeError: the plugin refuses.
         """
-        in_graphs = self._job is None or not jax_plugin.why_no_graphs(self._job.gpus)
+        # XLA may make a graph of calls in a loop while it runs that, and wait for the GPUs. It makes a graph without
+        # calls before the run, and then the threads of a process's GPUs meet (docs/protocol.md).
+        in_graphs = self._job is None or self._job.gpus < 2
         for target, stages in _core.cuda_handlers(in_graphs=in_graphs).items():
             self._plugin.register_handler(target, stages)
         _core.gpu_pass().set_hooks(self._connect, observe, unread)

@@ -17,7 +17,6 @@ from xla_shmem.gpu.jax_plugin import (
     has_native_pass,
     local_ordinals,
     wanted_plugin,
-    why_no_graphs,
     why_too_old,
 )
 from xla_shmem.options import resolve
@@ -77,38 +76,6 @@ def test_the_driver_starts_with_all_hardware_queues_unless_the_user_chose(
 )
 def test_an_old_plugin_has_a_reason(plugin: CudaPlugin, reason: str) -> None:
     assert (reason in why_too_old(plugin)) if reason else why_too_old(plugin) == ""
-
-
-def test_processes_with_several_gpus_have_a_reason_to_make_no_graphs() -> None:
-    assert why_no_graphs(1) == ""
-    assert why_no_graphs(8).startswith("this process has 8 GPUs, and XLA may launch")
-
-
-@pytest.mark.parametrize(
-    ("flags", "after", "words"),
-    [
-        ("", "--xla_gpu_enable_command_buffer=", "XLA makes no CUDA graphs: some reason"),
-        ("--xla_a=1", "--xla_a=1 --xla_gpu_enable_command_buffer=", "XLA makes no CUDA graphs: some reason"),
-        (
-            "--xla_gpu_enable_command_buffer= --xla_a=1",
-            "--xla_gpu_enable_command_buffer= --xla_a=1",
-            "XLA makes no CUDA graphs: some reason",
-        ),
-        (
-            "--xla_gpu_enable_command_buffer=FUSION",
-            "--xla_gpu_enable_command_buffer=FUSION",
-            "XLA_FLAGS have xla_gpu_enable_command_buffer, so programs may hang: some reason",
-        ),
-    ],
-)
-def test_graphs_are_switched_off_unless_the_user_has_chosen_them(
-    caplog: pytest.LogCaptureFixture, flags: str, after: str, words: str
-) -> None:
-    environ = {"XLA_FLAGS": flags} if flags else {}
-    caplog.set_level("INFO")
-    gpu_platform.switch_graphs_off("some reason", environ)
-    assert environ == {"XLA_FLAGS": after}
-    assert words in caplog.text
 
 
 @pytest.mark.parametrize(
