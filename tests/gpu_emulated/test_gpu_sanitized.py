@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from emulated_jobs import run_emulated
-from emulator import BuildError, Emulator
+from emulator import NO_GRAPH_FLAGS, BuildError, Emulator
+from job_runs import JobRun
 
 # Kernels of several kinds, transfers of several sizes, runs in flight, and the loops of ring attention.
 CASES = (
@@ -18,16 +19,27 @@ CASES = (
 )
 
 
+def sanitized() -> Emulator:
+    """The emulator with both sanitizers."""
+    try:
+        return Emulator.build("address,undefined")
+    except BuildError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def check(job: JobRun) -> None:
+    """Checks that no sanitizer has found anything."""
+    assert "Sanitizer" not in job.output, job.output[-6000:]
+    assert "runtime error" not in job.output, job.output[-6000:]
+    assert job.exit_code == 0, job.output[-6000:]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_no_memory_error_and_no_undefined_behaviour(tmp_path: Path) -> None:
-    try:
-        emulator = Emulator.build("address,undefined")
-    except BuildError as error:
-        pytest.fail(str(error), pytrace=False)
     (tmp_path / "cases.txt").write_text("\n".join(CASES))
     job = run_emulated(
-        emulator,
+        sanitized(),
         "worker_gpu_cases.py",
         [str(tmp_path / "cases.txt"), str(tmp_path)],
         ranks=2,
@@ -35,8 +47,23 @@ def test_no_memory_error_and_no_undefined_behaviour(tmp_path: Path) -> None:
         timeout=500,
         XLA_SHMEM_DEADLINE="60",
     )
-    assert "Sanitizer" not in job.output, job.output[-6000:]
-    assert "runtime error" not in job.output, job.output[-6000:]
-    assert job.exit_code == 0, job.output[-6000:]
+    check(job)
     for rank in (0, 1):
         assert [(one["case"], one["error"]) for one in job.results[rank]] == [(name, "") for name in CASES]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_four_gpus_of_one_process_train_without_a_memory_error(tmp_path: Path) -> None:
+    job = run_emulated(
+        sanitized(),
+        "worker_gpu_training.py",
+        ranks=1,
+        devices=4,
+        results=tmp_path,
+        flags=NO_GRAPH_FLAGS,
+        timeout=800,
+        JAX_DEFAULT_MATMUL_PRECISION="highest",
+    )
+    check(job)
+    assert job.result(0)["ran"] > 0

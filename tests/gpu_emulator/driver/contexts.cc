@@ -26,24 +26,25 @@ constexpr unsigned kKnownFlags = CU_CTX_FLAGS_MASK;
 thread_local std::vector<CUcontext> current;
 std::atomic<int> used_devices{0};
 
+// Threads of streams may ask while the process ends.
 const std::vector<int>& VisibleDevices() {
-  static const std::vector<int> visible = [] {
-    std::vector<int> list;
+  static const auto* const visible = [] {
+    auto* const list = new std::vector<int>;
     const char* text = getenv("CUDA_VISIBLE_DEVICES");
     if (text == nullptr) {
-      for (int i = 0; i < DeviceCount(); ++i) list.push_back(i);
+      for (int i = 0; i < DeviceCount(); ++i) list->push_back(i);
       return list;
     }
     for (const char* at = text; *at != '\0';) {
       char* end = nullptr;
       const long device = strtol(at, &end, 10);
       if (end == at || device < 0 || device >= DeviceCount()) break;  // as the real driver: what follows is not visible
-      list.push_back(static_cast<int>(device));
+      list->push_back(static_cast<int>(device));
       at = *end == ',' ? end + 1 : end;
     }
     return list;
   }();
-  return visible;
+  return *visible;
 }
 
 }  // namespace

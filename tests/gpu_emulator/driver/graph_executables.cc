@@ -11,6 +11,7 @@
 #include "driver/blocking.h"
 #include "driver/capture.h"
 #include "driver/conditionals.h"
+#include "driver/contexts.h"
 #include "driver/graph_actions.h"
 #include "driver/graph_launch.h"
 #include "driver/graphs.h"
