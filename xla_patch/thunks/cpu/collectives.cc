@@ -384,8 +384,10 @@ void MessageCollective::Broadcast(const CollectiveArguments& arguments) {
 }  // namespace
 
 size_t OneShotLimitBytes(size_t group_size) {
-  constexpr size_t kPairLimit = 64 << 10;
-  return kPairLimit / std::max<size_t>(group_size - 1, 1);
+  // Two members send as many bytes either way. Two-shot then saves half of the additions, and pays for it with a second
+  // wait and with results that are written where the peer has just read.
+  constexpr size_t kOfTwo = 1 << 20, kPairLimit = 64 << 10;
+  return group_size == 2 ? kOfTwo : kPairLimit / std::max<size_t>(group_size - 1, 1);
 }
 
 std::unique_ptr<Operation> MakeMessageOperation(const PeContext* context, CollectiveArguments&& arguments) {
