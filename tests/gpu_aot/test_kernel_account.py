@@ -20,13 +20,13 @@ _REGISTERS = 64
 
 #: Instructions that wait for earlier stores: one at each place that announces messages, none for messages in packets.
 _FENCES = {
-    **{"move": 1, "reduce": 2, "switch_reduction": 2, "ragged_all_to_all": 1},
+    **{"move": 1, "reduce": 2, "switch_reduction": 1, "ragged_all_to_all": 1},
     **{"move_packets": 0, "reduce_packets": 0, "trap": 0},
 }
 
 #: Loads and stores of system scope, at most: of progress, of a message's word, and of words that are looked at.
 _SYSTEM = {
-    **{"move": 11, "reduce": 12, "switch_reduction": 16, "ragged_all_to_all": 7},
+    **{"move": 11, "reduce": 12, "switch_reduction": 11, "ragged_all_to_all": 7},
     **{"move_packets": 25, "reduce_packets": 25, "trap": 0},
 }
 

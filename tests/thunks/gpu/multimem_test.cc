@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -101,6 +102,78 @@ TEST_CASE("Operands of which the switch has only some become several launches") 
   const std::vector<ElementType> types = {ElementType::kF32, ElementType::kS8, ElementType::kF64, ElementType::kBf16};
   GroupCase test{CollectiveOp::kAllReduce, {{0, 1}}, types, {500, 77, 0, 9000}};
   CHECK(RunInSwitch(test).loads > 0);
+}
+
+// Two PEs with one lane, through which operands of int32 go in many chunks.
+struct OneLane {
+  static constexpr size_t kChunks = 7;  // more than places
+  GpuJob job = MakeJob();
+  const gpu::LaneLayout& layout = job.pe(0).lanes->layout();
+  size_t of_member = kChunks * layout.staged_bytes();
+  std::vector<std::vector<int32_t>> operands{2, std::vector<int32_t>(2 * of_member / sizeof(int32_t))};
+  std::vector<std::vector<int32_t>> results = operands;
+
+  static GpuJob MakeJob() {
+    GpuJobOptions options;
+    options.multimem = true;
+    options.most_lanes = 1;
+    options.lane_bytes = 64 << 10;
+    return GpuJob(options);
+  }
+  void Run(int number, CollectiveOp op) {
+    for (size_t i = 0; i < operands[number].size(); ++i) operands[number][i] = static_cast<int32_t>(i + 1);
+    gpu::GroupArguments arguments;
+    arguments.name = "module/op";
+    arguments.tag = kTag;
+    arguments.types = {ElementType::kS32};
+    arguments.op = op;
+    arguments.group = {0, 1};
+    arguments.buffers = {{reinterpret_cast<const char*>(operands[number].data())},
+                         {reinterpret_cast<char*>(results[number].data())},
+                         {op == CollectiveOp::kAllReduce ? 2 * of_member : of_member}};
+    nvshmem_double::BindPe(number);
+    GpuJob::Pe& pe = job.pe(number);
+    const gpu::ScopedContext context(*pe.device);
+    CHECK(pe.transfers->RunGroup(arguments, pe.compute).message() == "");
+  }
+  // What PE 0 has staged for a member in a place, at its start.
+  int32_t Staged(size_t place, size_t member) {
+    const size_t at = layout.Staging(gpu::LaneUse::kInLine) + (2 * place + member) * layout.staged_bytes();
+    return __atomic_load_n(reinterpret_cast<int32_t*>(job.lane_memory(0) + at), __ATOMIC_RELAXED);
+  }
+  int32_t First(size_t chunk, size_t member) const {
+    return operands[0][(member * of_member + chunk * layout.staged_bytes()) / sizeof(int32_t)];
+  }
+  unsigned Posted(int pe) {
+    const char* const sent = job.lane_memory(pe) + layout.Sent(gpu::LaneUse::kInLine);
+    return gpu::NumberOfWord(reinterpret_cast<const gpu::Word*>(sent)[1 - pe]);
+  }
+};
+
+TEST_CASE("A lane stages the next chunk while it waits for messages about the one before, and no more") {
+  for (const CollectiveOp op : {CollectiveOp::kAllReduce, CollectiveOp::kReduceScatter}) {
+    OneLane pes;
+    pes.Run(0, op);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (pes.Staged(1, 1) != pes.First(1, 1) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    for (size_t member = 0; member < 2; ++member) {
+      CHECK(pes.Staged(0, member) == pes.First(0, member));
+      CHECK(pes.Staged(1, member) == pes.First(1, member));
+      CHECK(pes.Staged(2, member) == 0);
+    }
+    pes.Run(1, op);
+    REQUIRE(pes.job.Synchronize());
+    // One message a chunk, and one for the last one's results.
+    for (int pe = 0; pe < 2; ++pe) {
+      CHECK(pes.Posted(pe) == OneLane::kChunks + 1);
+      const size_t first = op == CollectiveOp::kReduceScatter && pe == 1 ? pes.of_member / sizeof(int32_t) : 0;
+      const size_t count = (op == CollectiveOp::kAllReduce ? 2 : 1) * pes.of_member / sizeof(int32_t);
+      size_t wrong = 0;
+      for (size_t i = 0; i < count; ++i) wrong += pes.results[pe][i] != 2 * pes.operands[0][first + i];
+      CHECK(wrong == 0);
+    }
+  }
 }
 
 TEST_CASE("Little memory only makes it slower") {

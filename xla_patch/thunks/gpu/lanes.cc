@@ -132,6 +132,7 @@ void Lanes::Launch(CollectiveArguments* arguments, size_t peers, CudaStream stre
   arguments->in_packets = form.in_packets;
   arguments->of_member = form.of_member;
   arguments->of_lane = form.of_lane;
+  arguments->lanes.slot_bytes = arguments->multicast != nullptr ? layout_.staged_bytes() : layout_.slot_bytes();
   device_->LaunchCollective(*arguments, form.blocks, form.threads, stream);
 }
 

@@ -137,6 +137,8 @@ class LaneBase {
     return pair * kSlots + message % kSlots;
   }
   __device__ char* own_arena() const { return arguments_.arenas[arguments_.me]; }
+  // A word that a lane keeps between kernels: a PE sends no messages to itself.
+  __device__ Word* OwnWord() const { return Sent(sent_, arguments_.me); }
 
   const ExchangeArguments& arguments_;
   Word* const messages_;
@@ -210,6 +212,12 @@ class Lane : public LaneBase {
   // This kernel has no more messages for the member.
   __device__ void Settle(int member) const { messages_[member] = WordOf(member, posted_); }
   __device__ void CountMessage() { ++posted_; }
+
+  // Chunks that have been in the staging memory of this lane (multimem.cuh) before this kernel, and those of it.
+  __device__ Word staged() const { return *OwnWord(); }
+  __device__ void CountStaged(unsigned chunks) const {
+    if (threadIdx.x == 0) *OwnWord() += chunks;
+  }
 
   // Where the next message to a member goes; where a message from it is.
   __device__ char* SlotAt(int member) const {
