@@ -188,16 +188,32 @@ MUTANTS = {
     ),
     "the switch reduces before the peers have staged their operands": Mutant(
         "nvshmem/gpu/kernels/multimem.cuh",
-        "    lane.AwaitPeers(/*all=*/true, lane.posted());\n    FenceAliases();\n    const Range own",
-        "    FenceAliases();\n    const Range own",
+        "    if (turn != 0) lane.AwaitPeers(/*all=*/true, turn);\n",
+        "",
     ),
     "results of the switch are taken before all members have stored them": Mutant(
         "nvshmem/gpu/kernels/multimem.cuh",
-        "    lane.AwaitPeers(/*all=*/true, lane.posted());\n    FenceAliases();\n    DivideAmongTeams",
-        "    FenceAliases();\n    DivideAmongTeams",
+        "staging.CopyResults(turn - 2, [&](int member) { return ChunkAt(arguments, at - 2 * step, member); });",
+        "staging.CopyResults(turn - 1, [&](int member) { return ChunkAt(arguments, at - step, member); });",
+    ),
+    "results of the switch are announced before they are stored": Mutant(
+        "nvshmem/gpu/kernels/multimem.cuh",
+        "    if (reduces) staging.Reduce(turn - 1, [&](int member) { return ChunkAt(arguments, at - step, member); });\n"
+        "    if (stages || reduces) {\n      FenceAliases();\n      lane.Post();\n    }\n",
+        "    if (stages || reduces) {\n      FenceAliases();\n      lane.Post();\n    }\n"
+        "    if (reduces) staging.Reduce(turn - 1, [&](int member) { return ChunkAt(arguments, at - step, member); });\n",
+    ),
+    "no fence lies between accesses through aliases": Mutant(
+        "nvshmem/gpu/kernels/multimem.cuh", "      FenceAliases();\n      lane.Post();\n", "      lane.Post();\n"
+    ),
+    "a chunk is staged in the place that peers still read": Mutant(
+        "nvshmem/gpu/kernels/multimem.cuh", "(used_ + turn) % kLaneSlots", "(used_ + turn) % 2"
+    ),
+    "a chunk is staged for a member in the part of another": Mutant(
+        "nvshmem/gpu/kernels/multimem.cuh", "arguments_.members + Fresh(member))", "arguments_.members)"
     ),
     "lanes share their staging memory": Mutant(
-        "nvshmem/gpu/kernels/multimem.cuh", "Word{blockIdx.x} * arguments.members", "Word{0} * arguments.members"
+        "nvshmem/gpu/kernels/multimem.cuh", "Word{blockIdx.x} * kLaneSlots", "Word{0} * kLaneSlots"
     ),
     "the kernel of a permute leaves results that nobody sends": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh", "      ClearTogether(piece.dest, piece.bytes);\n", ""

@@ -115,7 +115,11 @@ void MultimemLoadOnHost(const char* address, Elements elements, int kind, void* 
 }
 
 void MultimemStoreOnHost(char* address, const void* value) {
-  for (char* const member : nvshmem_double::MemberAddresses(address, kPack)) memcpy(member, value, kPack);
+  Pack16 pack;
+  memcpy(&pack, value, kPack);
+  for (char* const member : nvshmem_double::MemberAddresses(address, kPack)) {
+    StorePairOnHost(reinterpret_cast<Word*>(member), pack.low, pack.high);
+  }
   nvshmem_double::CountMulticast(/*store=*/true);
 }
 
