@@ -1,9 +1,10 @@
-// Reductions in the NVLink switch: the kernel switch_reduction on doubled multicast memory.
+// The kernels switch_reduction and switch_gather on doubled multicast memory.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -57,6 +58,25 @@ TEST_CASE("Reduce-scatters of all PEs are reduced in the switch and stored by no
     CHECK(counts.stores == 0);
   }
   RunInSwitch({CollectiveOp::kReduceScatter, {{0, 1}}, {ElementType::kS32}, {60001}});
+}
+
+TEST_CASE("All-gathers of all of four PEs are stored once to all, in every form") {
+  constexpr size_t kPacks = (4 * 1001 + 15) / 16 + (77 + 15) / 16;
+  for (const Form form : {Form::kOverlapping, Form::kInLine, Form::kGraph}) {
+    CAPTURE(static_cast<int>(form));
+    GroupCase test{CollectiveOp::kAllGather, {{2, 0, 3, 1}}, {ElementType::kF32, ElementType::kS8}, {1001, 77}};
+    test.form = form;
+    const nvshmem_double::MulticastCounts counts = RunInSwitch(test);
+    CHECK(counts.stores == (form == Form::kGraph ? 20 : kRounds) * 4 * kPacks);  // each pack by one PE
+    CHECK(counts.loads == 0);
+  }
+  // More than the staging memory of all lanes holds, and what is no multiple of 16 at odd addresses.
+  CHECK(RunInSwitch({CollectiveOp::kAllGather, {{0, 1, 2, 3}}, {ElementType::kBf16}, {150001}}).stores > 0);
+  CHECK(RunInSwitch({CollectiveOp::kAllGather, {{0, 1, 2, 3}}, {ElementType::kS8}, {15003}}).stores > 0);
+  // Packets, and so few members that the switch would send more than NVLink.
+  CHECK(RunInSwitch({CollectiveOp::kAllGather, {{0, 1, 2, 3}}, {ElementType::kF32}, {8}}).stores == 0);
+  CHECK(RunInSwitch({CollectiveOp::kAllGather, {{0, 1, 2}}, {ElementType::kF32}, {1001}}).stores == 0);
+  CHECK(RunInSwitch({CollectiveOp::kAllGather, {{0, 1}, {2, 3}}, {ElementType::kF32}, {1001}}).stores == 0);
 }
 
 TEST_CASE("Every row of the table computes what the CPU path computes") {
@@ -182,6 +202,10 @@ TEST_CASE("Little memory only makes it slower") {
   RunInSwitch(test);
   test.op = CollectiveOp::kReduceScatter;
   RunInSwitch(test);
+  test.op = CollectiveOp::kAllGather;
+  test.groups = {{0, 1, 2, 3}};
+  test.lane_bytes = 32 << 10;
+  CHECK(RunInSwitch(test).stores > 0);
 }
 
 // PEs run operations of both kernels, over all PEs and over some, without waiting in between: the next one may begin
@@ -211,10 +235,12 @@ TEST_CASE("Operations in the switch and beside it follow one another, and sums o
         arguments.name = "module/op";
         arguments.tag = kTag + i;
         arguments.types = {ElementType::kF32};
-        arguments.op = i % 3 == 1 ? CollectiveOp::kReduceScatter : CollectiveOp::kAllReduce;
+        arguments.op = i % 3 == 0   ? CollectiveOp::kAllReduce
+                       : i % 3 == 1 ? CollectiveOp::kReduceScatter
+                                    : CollectiveOp::kAllGather;
         arguments.group = {0, 1, 2, 3};
         if (i % 5 == 4) arguments.group = {number % 2, number % 2 + 2};
-        const size_t bytes = 4 * kElements / (i % 3 == 1 ? kPes : 1);
+        const size_t bytes = 4 * kElements / (i % 3 == 0 ? 1 : kPes);
         arguments.buffers = {{reinterpret_cast<const char*>(operands[number].data())},
                              {reinterpret_cast<char*>(results[number][i].data())},
                              {bytes}};
@@ -226,16 +252,23 @@ TEST_CASE("Operations in the switch and beside it follow one another, and sums o
   REQUIRE(job.Synchronize());
   for (int i = 0; i < kOperations; ++i) {
     CAPTURE(i);
-    const bool scatters = i % 3 == 1, some = i % 5 == 4;
+    const bool scatters = i % 3 == 1, gathers = i % 3 == 2, some = i % 5 == 4;
     for (int number = 0; number < kPes; ++number) {
       const std::vector<float>& result = results[number][i];
       if (!scatters) CHECK(result == results[some ? number % 2 : 0][i]);
       const size_t members = some ? 2 : kPes, part = kElements / kPes;
+      const auto operand_of = [&](size_t member) { return operands[some ? number % 2 + 2 * member : member].begin(); };
+      if (gathers) {
+        for (size_t member = 0; member < members; ++member) {
+          CHECK(std::equal(operand_of(member), operand_of(member) + part, result.begin() + member * part));
+        }
+        continue;
+      }
       const size_t first = scatters ? part * (some ? number / 2 : number) : 0;
       for (size_t e = 0; e < (scatters ? part : kElements); ++e) {
         double exact = 0, largest = 0;
         for (size_t member = 0; member < members; ++member) {
-          const float value = operands[some ? number % 2 + 2 * member : member][first + e];
+          const float value = operand_of(member)[first + e];
           exact += value;
           largest += std::abs(value);
         }

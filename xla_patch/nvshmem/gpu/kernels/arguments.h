@@ -171,7 +171,7 @@ struct CollectiveArguments : ExchangeArguments {
   bool keeps_own;         // the message to this PE is copied
   bool clears;            // the results become zeros, because nobody sends them
   bool in_packets;
-  char* multicast;  // address of the arenas of all PEs at once, for reductions in the switch
+  char* multicast;  // address of the arenas of all PEs at once; null if the collective does not use the switch
   CollectivePart part[kMaxParts];
 };
 

@@ -292,6 +292,31 @@ __device__ inline void SetOwn(const CollectiveArguments& arguments, RangeOf rang
   });
 }
 
+// Block b is lane b; each has its share of the bytes, and moves it in chunks. In a turn a lane sends a chunk, and then
+// takes what the peers sent in the turn before. `send(range_of)`, `take(message, range_of)`.
+template <typename SendChunk, typename TakeChunk>
+__device__ inline void RunMove(const CollectiveArguments& arguments, Lane& lane, SendChunk send, TakeChunk take) {
+  const Word step = arguments.lanes.slot_bytes;
+  if (BeginOfLane(arguments) >= EndOfLane(arguments)) return;
+  XLA_SHMEM_NO_UNROLL
+  for (Word at = BeginOfLane(arguments);; at += step) {
+    const bool sends = at < EndOfLane(arguments);
+    const unsigned before = lane.posted();
+    if (sends) {
+      lane.AwaitPeers(/*all=*/true, before > 1 ? before - 1 : 0);
+      send([&](int member) { return ChunkAt(arguments, at, member); });
+      lane.Post();
+    }
+    if (at != BeginOfLane(arguments)) {
+      const auto range_of = [&](int member) { return ChunkAt(arguments, at - step, member); };
+      lane.AwaitPeers(/*all=*/false, before);
+      take(before, range_of);
+      SetOwn(arguments, range_of);
+    }
+    if (!sends) return;
+  }
+}
+
 }  // namespace xla_shmem::gpu
 
 #endif  // XLA_SHMEM_NVSHMEM_GPU_KERNELS_EXCHANGE_CUH_

@@ -1,4 +1,4 @@
-// Reductions in the NVLink switch (docs/protocol.md, "Multimem").
+// Reductions in the NVLink switch, and all-gathers that it multiplies (docs/protocol.md, "Multimem").
 //
 // The lanes have symmetric staging memory with kLaneSlots places, each with room for a chunk of every member. Chunks of
 // all kernels take turns in them. In turn t a lane copies its operand of chunk t there. It waits for message t of all
@@ -6,6 +6,9 @@
 // address, reduced over all PEs; all-reduces store that to the same part on all PEs. Message t + 1 says both. Behind it
 // a lane of an all-reduce takes the results of chunk t - 2, which were stored on all PEs before message t. So each
 // element is reduced once, all PEs have the same bits, and a lane copies while messages are on their way.
+//
+// An all-gather stores its operand to its own part on all PEs, and otherwise sends and takes as `move` does: it sends
+// message m once message m - 2 of a peer says that the peer has taken chunk m - 4.
 //
 // A multicast address and the ordinary address of the same memory are aliases. The memory model orders accesses through
 // different ones only if a fence.proxy.alias lies anywhere between them on the path of synchronization (PTX ISA,
@@ -117,8 +120,9 @@ XLA_SHMEM_CALLED void ReduceStaged(char* multicast, char* dest, Word bytes) {
     for (int i = 0; i < kUnroll; ++i) store(at + i * stride, loaded[i]);
   }
   for (; at < packed; at += stride) store(at, Load::From(multicast + at));
-  if (kOnAllPes) return;
-  for (; at < bytes; at += stride) StoreBytes(dest + at, Load::From(multicast + at), Minimum(bytes - at, kPack));
+  if constexpr (!kOnAllPes) {
+    for (; at < bytes; at += stride) StoreBytes(dest + at, Load::From(multicast + at), Minimum(bytes - at, kPack));
+  }
 }
 
 __device__ inline void ReduceStaged(const CollectiveArguments& arguments, char* multicast, char* dest, Word bytes) {
@@ -132,6 +136,26 @@ __device__ inline void ReduceStaged(const CollectiveArguments& arguments, char* 
   XLA_SHMEM_MULTIMEM_REDUCTIONS(XLA_SHMEM_REDUCE_ROW)
 #undef XLA_SHMEM_REDUCE_ROW
   Trap();
+}
+
+// Up to 16 bytes, zeros behind them.
+__device__ inline Pack16 LoadBytes(const char* from, Word bytes) {
+  Word words[2] = {0, 0};
+  XLA_SHMEM_UNROLL
+  for (unsigned i = 0; i < kPack; ++i) {
+    if (i < bytes) words[i / 8] |= Word{static_cast<unsigned char>(from[i])} << i % 8 * 8;
+  }
+  return {words[0], words[1]};
+}
+
+// All threads of the block store bytes together to a multicast address, padded to 16.
+XLA_SHMEM_CALLED void StoreToAll(char* multicast, const char* from, Word bytes) {
+  const Word packed = reinterpret_cast<Word>(from) % kPack == 0 ? bytes / kPack * kPack : 0;
+  XLA_SHMEM_NO_UNROLL
+  for (Word at = threadIdx.x * kPack; at < bytes; at += blockDim.x * kPack) {
+    MultimemStore(multicast + at, at < packed ? *reinterpret_cast<const Pack16*>(from + at)
+                                              : LoadBytes(from + at, Minimum(bytes - at, kPack)));
+  }
 }
 
 // The staging memory of a lane. Its places are counted by turns of the kernel.
@@ -156,6 +180,13 @@ class Staging {
       });
     });
   }
+  // The operand's bytes of the chunk to all PEs.
+  template <typename RangeOf>
+  __device__ void SendOperand(unsigned turn, RangeOf range_of) const {
+    ForPieces(arguments_, arguments_.me, range_of, [&](const Piece& piece) {
+      StoreToAll(Multicast(turn, arguments_.me) + piece.offset, piece.source, piece.bytes);
+    });
+  }
   // This PE's part of the chunk, on all PEs or to the results.
   template <typename RangeOf>
   __device__ void Reduce(unsigned turn, RangeOf range_of) const {
@@ -163,10 +194,11 @@ class Staging {
       ReduceStaged(arguments_, Multicast(turn, arguments_.me) + piece.offset, piece.dest, piece.bytes);
     });
   }
-  // The parts of all members to the results.
-  template <typename RangeOf>
+  // The parts of all members to the results, or of the peers.
+  template <bool kOwn, typename RangeOf>
   __device__ void CopyResults(unsigned turn, RangeOf range_of) const {
     DivideAmongTeams(arguments_.members, [&](int member, Team team) {
+      if (!kOwn && member == arguments_.me) return;
       ForPieces(arguments_, member, range_of, [&](const Piece& piece) {
         CopyTogether(piece.dest, Own(turn, member) + piece.offset, piece.bytes, team);
       });
@@ -202,17 +234,32 @@ __device__ inline void ReduceInSwitch(const CollectiveArguments& arguments, Lane
       lane.Post();
     }
     if (two_shot && turn > 1) {
-      staging.CopyResults(turn - 2, [&](int member) { return ChunkAt(arguments, at - 2 * step, member); });
+      staging.CopyResults</*kOwn=*/true>(turn - 2,
+                                         [&](int member) { return ChunkAt(arguments, at - 2 * step, member); });
     }
     if (!stages && !(two_shot && reduces)) break;
   }
   lane.CountStaged(lane.posted() - 1);
 }
 
+// An all-gather of all PEs.
+__device__ inline void GatherInSwitch(const CollectiveArguments& arguments, Lane& lane) {
+  const Staging staging(arguments, lane.staged());
+  RunMove(
+      arguments, lane,
+      [&](auto range_of) {
+        staging.SendOperand(lane.posted(), range_of);
+        FenceAliases();
+      },
+      [&](unsigned message, auto range_of) { staging.CopyResults</*kOwn=*/false>(message - 1, range_of); });
+  lane.CountStaged(lane.posted());
+}
+
 #else
 
-// The host does not launch it on such GPUs.
+// The host does not launch them on such GPUs.
 __device__ inline void ReduceInSwitch(const CollectiveArguments& /*arguments*/, Lane& /*lane*/) { Trap(); }
+__device__ inline void GatherInSwitch(const CollectiveArguments& /*arguments*/, Lane& /*lane*/) { Trap(); }
 
 #endif
 
