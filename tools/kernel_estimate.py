@@ -1,6 +1,6 @@
 """Estimates of the GPU path's kernels, which no GPU has timed: blocks, bytes in flight and time, by size and members.
 
-    python tools/kernel_estimate.py [--table]     # --table: that of docs/gpu.md
+    python tools/kernel_estimate.py [--table | --multimem]     # --table: that of docs/gpu.md; --multimem: in the switch
 
 The constants are read from compiled kernels (SASS) and from the sources of NCCL, NVSHMEM and MSCCL++ of 2026; none was
 timed. `nccl_us` is the pass's cost model, which is fitted to NCCL's times in XLA. Needs no GPU.
@@ -54,7 +54,7 @@ class Estimate:
     """One collective.
 
     Attributes:
-      form: "packets", "slots", or "two-shot".
+      form: "packets", "slots", "two-shot", or "switch".
       blocks, threads: of the launch.
       turns: chunks that a block moves one after another.
       in_flight: bytes that a GPU may have on their way to all peers: two chunks of each block.
@@ -82,7 +82,7 @@ def message_bytes(op: str, size: int, members: int) -> int:
     return size // members if op in ("all-gather", "reduce-scatter", "all-to-all") else size
 
 
-def estimate(op: str, size: int, members: int, gpu: Gpu) -> Estimate:
+def estimate(op: str, size: int, members: int, gpu: Gpu, multimem: bool = False) -> Estimate:
     """Estimates a collective of all GPUs of a domain.
 
     Args:
@@ -90,13 +90,14 @@ def estimate(op: str, size: int, members: int, gpu: Gpu) -> Estimate:
       size: bytes of the operand or the result, whichever is larger.
       members: GPUs.
       gpu: their kind.
+      multimem: with XLA_SHMEM_GPU_REDUCE=multimem.
     """
-    form = _core.kernel_form(op, message_bytes(op, size, members), members)
+    form = _core.kernel_form(op, message_bytes(op, size, members), members, multimem)
     peers = 1 if op == "collective-permute" else members - 1
     share = form["bytes_of_block"]
-    chunk = share if form["in_packets"] else min(share, form["slot_bytes"])
+    chunk = share if form["in_packets"] else min(share, form["chunk_bytes"])
     turns = math.ceil(share / chunk)
-    steps = math.ceil(peers / max(form["threads"] // WARP, 1))
+    steps = math.ceil((members if form["in_switch"] else peers) / max(form["threads"] // WARP, 1))
     # The bytes of a chunk take the link of all blocks, and the block's own speed. Packets carry each byte twice.
     sent = peers * chunk * (2 if form["in_packets"] else 1)
     block_speed = min(BLOCK_GB_PER_S, gpu.link_gb_per_s / form["blocks"])
@@ -111,14 +112,16 @@ def estimate(op: str, size: int, members: int, gpu: Gpu) -> Estimate:
     tail_us = exchange_us + take_us + serial_us
     exchanges = 2 if form["two_shot"] else 1
     us = LAUNCH_US + COUNTS_US + exchanges * ((turns - 1) * turn_us + sending_us + tail_us)
+    if form["in_switch"]:
+        us = _in_switch_us(op, chunk, turns, members, form["threads"], gpu.link_gb_per_s / form["blocks"], serial_us)
     result = size // members if op == "reduce-scatter" else size
     times = _core.expected_times(op, result, members, members, gpu.generation)
     return Estimate(
-        form="packets" if form["in_packets"] else "two-shot" if form["two_shot"] else "slots",
+        form=_name(form),
         blocks=form["blocks"],
         threads=form["threads"],
         turns=turns,
-        in_flight=min(turns, 2) * peers * chunk * form["blocks"],
+        in_flight=min(turns, 2) * (1 if form["in_switch"] else peers) * chunk * form["blocks"],
         steps=steps,
         # A packet: its store, and the look that finds it. A word: the same and the acquire, behind the message's store.
         accesses=2 if form["in_packets"] else 3 * exchanges,
@@ -128,6 +131,32 @@ def estimate(op: str, size: int, members: int, gpu: Gpu) -> Estimate:
     )
 
 
+def _name(form: _core.KernelForm) -> str:
+    if form["in_switch"]:
+        return "switch"
+    return "packets" if form["in_packets"] else "two-shot" if form["two_shot"] else "slots"
+
+
+def _in_switch_us(
+    op: str, chunk: int, turns: int, members: int, threads: int, link_gb_per_s: float, serial_us: float
+) -> float:
+    """Estimates a kernel with the switch, but for REDUCE_US. `link_gb_per_s`: of NVLink, a block's share."""
+    all_us = _us(members * chunk, BLOCK_GB_PER_S) + serial_us  # copies of all members' parts, within the GPU
+    if op == "all-gather":
+        # The switch brings the parts of all members while the block, which has stored its own, takes others.
+        arriving_us, storing_us = _us(members * chunk, link_gb_per_s), _us(chunk, BLOCK_GB_PER_S)
+        turn_us = max(EXCHANGE_US, arriving_us, storing_us + all_us)
+        return LAUNCH_US + COUNTS_US + (turns - 1) * turn_us + storing_us + EXCHANGE_US + arriving_us + all_us
+    # Every GPU sends what all members load of it; each thread waits for two loads of 16 bytes at once. An all-reduce
+    # stores what it has loaded, which arrives at all.
+    stores = op == "all-reduce"
+    loading_us = math.ceil(chunk / (2 * 16 * threads)) * (EXCHANGE_US - FENCE_US)
+    reducing_us = max(loading_us, _us((members + stores) * chunk, link_gb_per_s))
+    turn_us = max(EXCHANGE_US, (1 + stores) * all_us) + reducing_us
+    tail_us = EXCHANGE_US + reducing_us + stores * (EXCHANGE_US + all_us)
+    return LAUNCH_US + COUNTS_US + all_us + (turns - 1) * turn_us + tail_us
+
+
 def _us(size: float, gb_per_s: float) -> float:
     return size / (gb_per_s * 1e3)
 
@@ -135,6 +164,7 @@ def _us(size: float, gb_per_s: float) -> float:
 SIZES = tuple(1 << power for power in (10, 16, 20, 24, 28))
 #: Of the table: at 64 KiB the times are those of 1 KiB.
 SHOWN = tuple(size for size in SIZES if size != 1 << 16)
+IN_SWITCH = ("all-reduce", "all-gather", "reduce-scatter")
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 DOMAINS = ((8, H100), (72, GB200))
 
@@ -177,15 +207,17 @@ def main(arguments: Sequence[str]) -> int:
     """Prints the rows or the table; returns the exit code."""
     parser = argparse.ArgumentParser(description="Estimates of the GPU path's kernels.")
     parser.add_argument("--table", action="store_true", help="the table of docs/gpu.md")
-    if parser.parse_args(arguments).table:
+    parser.add_argument("--multimem", action="store_true", help="rows of XLA_SHMEM_GPU_REDUCE=multimem")
+    chosen = parser.parse_args(arguments)
+    if chosen.table:
         print("\n".join(table()))
         return 0
     print("op                 members   bytes     form blocks threads turns  in-flight ", end="")
     print("steps accesses fences     us   NCCL")
     for members, gpu in DOMAINS:
-        for op in OPS:
+        for op in IN_SWITCH if chosen.multimem else OPS:
             for size in SIZES:
-                row = estimate(op, size, members, gpu)
+                row = estimate(op, size, members, gpu, chosen.multimem)
                 nccl = "-" if row.nccl_us is None else f"{row.nccl_us:.1f}"
                 launch = f"{row.form:>8} {row.blocks:>6} {row.threads:>7} {row.turns:>5} {row.in_flight:>10}"
                 counted = f"{row.steps:>5} {row.accesses:>8} {row.fences:>6} {row.us:>6.1f} {nccl:>6}"

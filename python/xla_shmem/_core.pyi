@@ -210,19 +210,21 @@ class KernelForm(TypedDict):
 
     Attributes:
       in_packets: the messages are packets.
+      in_switch: the NVLink switch reduces, or multiplies what is gathered.
       two_shot: an all-reduce in two exchanges.
       blocks, threads: of the grid, and of a block.
       bytes_of_block: of a message, or with two shots of what a member reduces.
-      slot_bytes: of a slot.
+      chunk_bytes: of a slot, or of what a member has in a place of the staging memory.
       memory_bytes: of all lanes, on each GPU.
     """
 
     in_packets: bool
+    in_switch: bool
     two_shot: bool
     blocks: int
     threads: int
     bytes_of_block: int
-    slot_bytes: int
+    chunk_bytes: int
     memory_bytes: int
 
 @type_check_only
@@ -1092,7 +1094,7 @@ def gpu_compile(source: str, compute_capability: tuple[int, int], nvrtc_candidat
 def gpu_decoded_calls() -> int:
     """Returns how many calls this process's GPUs have decoded, each at its first execution on a GPU."""
 
-def kernel_form(op: str, bytes: int, members: int) -> KernelForm:
+def kernel_form(op: str, bytes: int, members: int, multimem: bool = False) -> KernelForm:
     """Returns how the kernel of a collective of all GPUs of a domain is launched, with as much memory as `auto` takes.
 
     Needs no GPU.
@@ -1101,6 +1103,7 @@ def kernel_form(op: str, bytes: int, members: int) -> KernelForm:
       op: "all-reduce", ..., but no ragged all-to-all.
       bytes: of a message to a member; of an all-reduce its operand.
       members: GPUs of the group and of the domain.
+      multimem: with the NVLink switch, which has the reduction.
 
     Raises:
       ValueError: the op is unknown, or the group has one member.

@@ -12,7 +12,7 @@ from xla_shmem import _core
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 from kernel_account import account, find_ptxas
-from kernel_estimate import DOMAINS, EXCHANGE_US, GB200, H100, OPS, SIZES, estimate, main, table
+from kernel_estimate import DOMAINS, EXCHANGE_US, GB200, H100, IN_SWITCH, OPS, SIZES, Gpu, estimate, main, table
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,6 +58,27 @@ def test_small_messages_need_two_accesses_and_no_fence() -> None:
     assert (row.form, row.turns, row.accesses, row.fences) == ("packets", 1, 2, 0)
 
 
+@pytest.mark.parametrize(("members", "gpu"), [(4, H100), *DOMAINS])
+def test_the_switch_gathers_where_that_is_hardly_slower(members: int, gpu: Gpu) -> None:
+    forms = set()
+    for power in range(10, 29):
+        without = estimate("all-gather", 1 << power, members, gpu)
+        row = estimate("all-gather", 1 << power, members, gpu, multimem=True)
+        forms.add(row.form)
+        assert row.us < 1.11 * without.us  # of four, between 1 and 4 MiB
+        assert (row.form == "switch") == (without.form != "packets")
+    assert row.us < 1.02 * without.us
+    assert forms == {"packets", "switch"}
+    assert estimate("all-gather", 1 << 28, 3, H100, multimem=True).form == "slots"
+
+
+@pytest.mark.parametrize("power", range(18, 29))
+def test_all_reduces_of_eight_gpus_are_faster_in_the_switch_than_in_two_shots(power: int) -> None:
+    row = estimate("all-reduce", 1 << power, 8, H100, multimem=True)
+    assert (row.form, row.fences) == ("switch", 2)
+    assert row.us < estimate("all-reduce", 1 << power, 8, H100).us
+
+
 def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="unknown op"):
         _core.kernel_form("all-sum", 16, 8)
@@ -70,3 +91,6 @@ def test_all_rows_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + len(DOMAINS) * len(OPS) * len(SIZES)
     assert len({len(line) for line in lines}) == 1
+    assert main(["--multimem"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("switch" in line for line in lines) > len(DOMAINS) * len(IN_SWITCH)

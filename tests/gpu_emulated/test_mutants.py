@@ -29,6 +29,9 @@ CALM_DEADLINE, MUTANT_DEADLINE = 60, 5
 #: Exit codes of the worker that mean a mistake was found.
 WRONG_ELEMENTS, GPU_ERROR, DRIVER_ERROR, STUCK = 1, 2, 3, 70
 
+#: Of a lane that reduces in the switch.
+_REDUCE = "staging.Reduce(turn - 1, [&](int member) { return ChunkAt(arguments, at - step, member); });\n"
+_POST = "    if (stages || reduces) {\n      FenceAliases();\n      lane.Post();\n    }\n"
 
 MUTANTS = {
     "a receiver does not wait for the signal": Mutant(
@@ -85,12 +88,12 @@ MUTANTS = {
         "nvshmem/gpu/kernels/exchange.cuh", "      if (all || Receives(member)) Await(member, message);\n", ""
     ),
     "a lane sends before the slot is empty": Mutant(
-        "nvshmem/gpu/kernels/kernels.cu", "      lane.AwaitPeers(/*all=*/true, before > 1 ? before - 1 : 0);\n", ""
+        "nvshmem/gpu/kernels/exchange.cuh", "      lane.AwaitPeers(/*all=*/true, before > 1 ? before - 1 : 0);\n", ""
     ),
     "a lane takes the chunk that it has not awaited": Mutant(
-        "nvshmem/gpu/kernels/kernels.cu",
-        "Take(arguments, lane, before, range_of);",
-        "Take(arguments, lane, lane.posted(), range_of);",
+        "nvshmem/gpu/kernels/exchange.cuh",
+        "take(before, range_of);",
+        "take(lane.posted(), range_of);",
     ),
     "a pair that moves has two slots": Mutant(
         "nvshmem/gpu/kernels/arguments.h", "constexpr int kLaneSlots = 4;", "constexpr int kLaneSlots = 2;"
@@ -188,16 +191,30 @@ MUTANTS = {
     ),
     "the switch reduces before the peers have staged their operands": Mutant(
         "nvshmem/gpu/kernels/multimem.cuh",
-        "    lane.AwaitPeers(/*all=*/true, lane.posted());\n    FenceAliases();\n    const Range own",
-        "    FenceAliases();\n    const Range own",
+        "    if (turn != 0) lane.AwaitPeers(/*all=*/true, turn);\n",
+        "",
     ),
     "results of the switch are taken before all members have stored them": Mutant(
         "nvshmem/gpu/kernels/multimem.cuh",
-        "    lane.AwaitPeers(/*all=*/true, lane.posted());\n    FenceAliases();\n    DivideAmongTeams",
-        "    FenceAliases();\n    DivideAmongTeams",
+        "(turn - 2,\n" + 41 * " " + "[&](int member) { return ChunkAt(arguments, at - 2 * step, member); });",
+        "(turn - 1, [&](int member) { return ChunkAt(arguments, at - step, member); });",
+    ),
+    "results of the switch are announced before they are stored": Mutant(
+        "nvshmem/gpu/kernels/multimem.cuh",
+        f"    if (reduces) {_REDUCE}{_POST}",
+        f"{_POST}    if (reduces) {_REDUCE}",
+    ),
+    "no fence lies between accesses through aliases": Mutant(
+        "nvshmem/gpu/kernels/multimem.cuh", "      FenceAliases();\n      lane.Post();\n", "      lane.Post();\n"
+    ),
+    "a chunk is staged in the place that peers still read": Mutant(
+        "nvshmem/gpu/kernels/multimem.cuh", "(used_ + turn) % kLaneSlots", "(used_ + turn) % 2"
+    ),
+    "a chunk is staged for a member in the part of another": Mutant(
+        "nvshmem/gpu/kernels/multimem.cuh", "arguments_.members + Fresh(member))", "arguments_.members)"
     ),
     "lanes share their staging memory": Mutant(
-        "nvshmem/gpu/kernels/multimem.cuh", "Word{blockIdx.x} * arguments.members", "Word{0} * arguments.members"
+        "nvshmem/gpu/kernels/multimem.cuh", "Word{blockIdx.x} * kLaneSlots", "Word{0} * kLaneSlots"
     ),
     "the kernel of a permute leaves results that nobody sends": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh", "      ClearTogether(piece.dest, piece.bytes);\n", ""

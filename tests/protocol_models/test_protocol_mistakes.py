@@ -53,6 +53,10 @@ LANES_MOVE = Bounds("gpu/lanes.pml", ("STEP=0", "OPERATIONS=2", "CHUNKS=4"))
 LANES_BROADCAST = Bounds("gpu/lanes.pml", ("FIRST=1", "STEP=0", "OPERATIONS=2", "CHUNKS=4"))
 LANES_OF_ONE_CHUNK = Bounds("gpu/lanes.pml", ("FIRST=1", "STEP=0", "OPERATIONS=8", "CHUNKS=1"))
 LANES_TWO_SHOT = Bounds("gpu/lanes.pml", ("FIRST=2", "STEP=0", "OPERATIONS=2", "CHUNKS=4"))
+SWITCH = Bounds("gpu/multimem.pml")
+SWITCH_BROADCAST = Bounds("gpu/multimem.pml", ("FIRST=3", "STEP=3", "CHUNKS=3"))
+SWITCH_REDUCE = Bounds("gpu/multimem.pml", ("STEP=0", "OPERATIONS=2", "CHUNKS=6"))
+SWITCH_GATHER = Bounds("gpu/multimem.pml", ("FIRST=1", "STEP=0", "OPERATIONS=2", "CHUNKS=6"))
 PACKETS = Bounds("gpu/packets.pml")
 PACKETS_BOTH = Bounds("gpu/packets.pml", ("ALL_BOTH=1",))
 
@@ -328,6 +332,32 @@ MISTAKES = {
     # Packets.
     "a packet is torn": Mistake(
         PACKETS_BOTH, "  :: atomic { is_flying[place] -> Deliver() }", "  :: is_flying[place] -> Deliver()"
+    ),
+    # Places of the staging memory.
+    "the staging memory has three places": Mistake(SWITCH_GATHER, "#define PLACES 4\n", "#define PLACES 3\n"),
+    "the staging memory of reductions has two places": Mistake(
+        SWITCH_REDUCE, "#define PLACES 4\n", "#define PLACES 2\n"
+    ),
+    "places begin anew with each kernel": Mistake(SWITCH, "(chunk) % PLACES)", "(chunk) % CHUNKS)"),
+    "a gather does not wait for the kernel before": Mistake(
+        Bounds("gpu/multimem.pml", ("FIRST=3", "STEP=2", "CHUNKS=3")),
+        "     AwaitPeers(true, awaited);\n",
+        "     if :: FORM(operation) != GATHER -> AwaitPeers(true, awaited) :: else -> skip fi;\n",
+        STUCK,
+    ),
+    "a gather waits for one message less": Mistake(
+        SWITCH_GATHER, "(before > 1 -> before - 1 : 0)", "(before > 2 -> before - 2 : 0)", STUCK
+    ),
+    "a gather takes what it has not awaited": Mistake(SWITCH_GATHER, "     AwaitPeers(false, before);\n", ""),
+    "the switch reduces what is not staged": Mistake(
+        SWITCH, "  :: turn != 0 -> AwaitPeers(true, turn)\n", "  :: turn != 0 -> skip\n"
+    ),
+    "results are taken before all have stored them": Mistake(
+        SWITCH, "turn > 1 -> Take(used + turn - 2)", "turn > 1 -> Take(used + turn - 1)"
+    ),
+    "a message overtakes a store to all": Mistake(SWITCH, "atomic { ALL_ARE_THERE -> WORD", "atomic { true -> WORD"),
+    "a reduction does not wait for the kernel before": Mistake(
+        SWITCH_BROADCAST, "  :: turn == 0 -> AwaitPeers(true, 0)\n", "  :: turn == 0 -> skip\n", STUCK
     ),
     "a packet has no number": Mistake(
         PACKETS_BOTH,

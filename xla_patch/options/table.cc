@@ -162,7 +162,7 @@ std::vector<Option> Rows() {
              "What carries overlapped permutes: one kernel, or copies and stream operations, which use fewer SMs."),
       Choice("gpu_reduce", "kernel", "multimem", kOnGpu | kPatchedJaxlib | kChangesTimes | kEqualOnRanks,
              {{"kernel"}, {"multimem"}},
-             "What reduces: this package's kernel, or the NVLink switch (NVLink SHARP) for groups of all GPUs of a "
+             "What reduces, and gathers: kernels, or the NVLink switch (NVLink SHARP) for groups of all GPUs of a "
              "domain."),
       Row(OptionType::kJob, "job", "", "0123456789abcdef0123456789abcdef", kOnCpu | kInTools,
           "32 lower-case hexadecimal digits, as set by `xla-shmem launch`",

@@ -27,7 +27,7 @@ _RULES = (_PROFILE, "XLA_SHMEM_OPS", "XLA_SHMEM_THRESHOLD", "XLA_SHMEM_HIERARCHI
 #: Options that concern some collectives only.
 _OPS_OF = {
     "XLA_SHMEM_GPU_PERMUTE": ("collective-permute",),
-    "XLA_SHMEM_GPU_REDUCE": ("all-reduce", "reduce-scatter"),
+    "XLA_SHMEM_GPU_REDUCE": ("all-reduce", "all-gather", "reduce-scatter"),
 }
 
 

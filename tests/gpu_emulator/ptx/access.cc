@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "driver/device_view.h"
+#include "ptx/aliases.h"
 #include "ptx/kernel.h"
 #include "ptx/stores_in_flight.h"
 
@@ -172,7 +173,23 @@ bool Resolve(Warp& warp, const Instruction& i, size_t bytes, bool write, char** 
     return true;
   }
   for (int lane = 0; lane < kLanes; ++lane) host[lane] = emulator::DeviceView<char>(addresses[lane]);
-  return CheckAddresses(warp, i, bytes, write, addresses);
+  if (!CheckAddresses(warp, i, bytes, write, addresses)) return false;
+  if (warp.grid->aliases == nullptr) return true;
+  ForActiveLanes(warp, [&](int lane) { NoteAlias(warp, lane, host[lane], bytes, /*multicast=*/false, write); });
+  return warp.error.empty();
+}
+
+uint64_t GridThreadOf(const Warp& warp, int lane) {
+  const Grid& grid = *warp.grid;
+  const Dim& at = warp.block->index;
+  const uint64_t block = (uint64_t{at.z} * grid.blocks.y + at.y) * grid.blocks.x + at.x;
+  return block * grid.threads.x * grid.threads.y * grid.threads.z + ThreadOf(warp, lane);
+}
+
+void NoteAlias(Warp& warp, int lane, const char* host, size_t bytes, bool multicast, bool write) {
+  if (warp.grid->aliases->Access(host, multicast, write, GridThreadOf(warp, lane)) || !warp.error.empty()) return;
+  Refuse(warp, "has no fence.proxy.alias between it and one through an alias", Space::kGlobal,
+         reinterpret_cast<uint64_t>(host), bytes, write, lane);
 }
 
 bool IsRemote(const Warp& warp, const char* host) {

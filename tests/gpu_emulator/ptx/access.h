@@ -18,6 +18,10 @@ bool Resolve(Warp& warp, const Instruction& instruction, size_t bytes, bool writ
 // false: the address is misaligned or not one of multicast memory.
 bool ResolveMulticast(Warp& warp, uint64_t address, size_t bytes, int lane, std::vector<char*>* members);
 
+// Notes an access of `bytes` bytes of a lane at the multicast address or the ordinary one of memory. Sets warp.error if
+// it lacks a fence.proxy.alias.
+void NoteAlias(Warp& warp, int lane, const char* host, size_t bytes, bool multicast, bool write);
+
 // The state space that the modifiers name, which are taken; generic if they name none.
 Space TakeAddressSpace(Decoding& decoding);
 
@@ -31,6 +35,8 @@ Ordering TakeOrdering(Decoding& decoding);
 
 // The stores to other GPUs that come before a release of the active lanes arrive.
 void ReleaseStores(Warp& warp);
+// In the block, and in the grid.
 inline int ThreadOf(const Warp& warp, int lane) { return warp.number * kLanes + lane; }
+uint64_t GridThreadOf(const Warp& warp, int lane);
 
 }  // namespace ptx

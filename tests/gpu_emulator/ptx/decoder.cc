@@ -156,6 +156,7 @@ void Decoder::DecodeInstruction(const Statement& statement) {
     decoding.Refuse("instruction " + statement.opcode + " is not understood");
   } else {
     instruction.run = opcode->second(decoding);
+    kernel_->has_multimem |= statement.opcode == "multimem";
     if (instruction.run == nullptr) decoding.Refuse("its type or modifiers are not understood");
     decoding.CheckAllTaken();
   }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "ptx/aliases.h"
 #include "ptx/kernel.h"
 #include "ptx/ptx.h"
 #include "ptx/resident_block.h"
@@ -38,7 +39,8 @@ class Launcher {
   Launcher(const Kernel& kernel, Dim grid, Dim block, unsigned dynamic_shared, const std::vector<char>& arguments)
       : kernel_(kernel), dynamic_shared_(dynamic_shared), random_(NextSeed()), arguments_(arguments.size(), 256) {
     std::copy(arguments.begin(), arguments.end(), arguments_.data());
-    grid_ = {&kernel, grid, block, arguments_.data(), arguments.size(), &known_};
+    Aliases* const aliases = kernel.has_multimem ? &aliases_ : nullptr;
+    grid_ = {&kernel, grid, block, arguments_.data(), arguments.size(), &known_, aliases};
     blocks_ = uint64_t{grid.x} * grid.y * grid.z;
     // A step without a common factor with the number of blocks comes to each of them once.
     step_ = blocks_ == 1 ? 1 : 1 + random_.Below(blocks_ - 1);
@@ -102,6 +104,7 @@ class Launcher {
   Random random_;
   Garbage arguments_;
   KnownRanges known_;
+  Aliases aliases_;
   Grid grid_;
   uint64_t blocks_ = 0, started_ = 0, step_ = 1, next_ = 0;
   std::vector<std::unique_ptr<ResidentBlock>> resident_;

@@ -64,6 +64,7 @@ struct Kernel {
   std::vector<std::string> refusals;  // each with the text of the instruction
   FunctionSyntax syntax;
   const Module* module = nullptr;
+  bool has_multimem = false;
 };
 
 // A variable in global or constant memory.

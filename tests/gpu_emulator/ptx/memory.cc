@@ -2,6 +2,7 @@
 #include <type_traits>
 
 #include "ptx/access.h"
+#include "ptx/aliases.h"
 #include "ptx/arithmetic.h"
 #include "ptx/stores_in_flight.h"
 
@@ -184,9 +185,14 @@ void Fence(Warp& warp, const Instruction& /*instruction*/) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
+void FenceAliases(Warp& warp, const Instruction& instruction) {
+  Fence<false>(warp, instruction);
+  if (warp.grid->aliases == nullptr) return;
+  ForActiveLanes(warp, [&](int lane) { warp.grid->aliases->Fence(GridThreadOf(warp, lane)); });
+}
+
 Handler DecodeFence(Decoding& decoding) {
-  // Memory has no caches by address here, so aliases need no more than any fence.
-  if (decoding.Take("proxy")) return decoding.Take("alias") ? Fence<false> : nullptr;
+  if (decoding.Take("proxy")) return decoding.Take("alias") ? FenceAliases : nullptr;
   const bool acquires = decoding.TakeOneOf({"acquire", "sc", "acq_rel", "release"}) == 0;
   const bool system = decoding.TakeOneOf({"sys", "cta", "cluster", "gpu", "gl"}) == 0;
   return system && !acquires ? Fence<true> : Fence<false>;

@@ -1,7 +1,7 @@
 // multimem.ld_reduce and multimem.st: loads from and stores to the memory of several GPUs at a multicast address.
 //
 // In which order a GPU adds, and how exactly, is left open. So the order here depends on the process and the address,
-// and a result that each PE computes for itself differs between PEs.
+// and a result that each PE computes for itself differs between PEs. Stores arrive as those to other GPUs, here too.
 #include <unistd.h>
 
 #include <array>
@@ -10,6 +10,7 @@
 
 #include "ptx/access.h"
 #include "ptx/arithmetic.h"
+#include "ptx/stores_in_flight.h"
 
 namespace ptx {
 namespace {
@@ -84,6 +85,7 @@ void LoadReduce(Warp& warp, const Instruction& i) {
     const uint64_t address = AddressOf(warp, i, lane);
     std::vector<char*> members;
     if (!warp.error.empty() || !ResolveMulticast(warp, address, bytes, lane, &members)) return;
+    for (const char* const member : members) NoteAlias(warp, lane, member, bytes, /*multicast=*/true, /*write=*/false);
     const size_t first = (address / bytes + static_cast<size_t>(getpid())) % members.size();
     std::array<char, kMostBytes> reduced;
     Reduce<T, kWide>(i.mode, members, first, bytes, reduced.data());
@@ -100,8 +102,11 @@ void StoreToAll(Warp& warp, const Instruction& i) {
     std::vector<char*> members;
     if (!warp.error.empty() || !ResolveMulticast(warp, AddressOf(warp, i, lane), bytes, lane, &members)) return;
     for (char* const member : members) {
+      NoteAlias(warp, lane, member, bytes, /*multicast=*/true, /*write=*/true);
       for (size_t k = 0; k < registers.size(); ++k) {
-        memcpy(member + k * i.bytes, warp.registers + registers[k] + static_cast<size_t>(lane) * i.bytes, i.bytes);
+        uint64_t bits = 0;
+        memcpy(&bits, warp.registers + registers[k] + static_cast<size_t>(lane) * i.bytes, i.bytes);
+        warp.block->in_flight->Add(member + k * i.bytes, bits, i.bytes, ThreadOf(warp, lane));
       }
     }
   });

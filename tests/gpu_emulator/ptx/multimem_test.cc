@@ -93,6 +93,30 @@ TEST_CASE("A store reaches all members") {
   }
 }
 
+// The ordinary address of member 0 is in %d3.
+TEST_CASE("An access through an alias needs a fence behind the one before it or before itself") {
+  const std::string fence = "fence.proxy.alias;\n", load = "ld.global.b32 %r0, [%d3];\n";
+  const std::string store = "st.global.b32 [%d3], 1;\n", store_beside = "st.global.b32 [%d3+16], 1;\n";
+  const std::string reduce = "multimem.ld_reduce.relaxed.sys.global.add.u32 %r1, [%m];\n";
+  const std::string store_all = "multimem.st.relaxed.sys.global.u32 [%m], %r2;\n";
+  const auto run = [](const std::string& body) {
+    uint32_t out = 0;
+    const std::string member = std::to_string(reinterpret_cast<uint64_t>(members[0]));
+    return Run("mov.b32 %r2, 3;\nmov.u64 %d3, " + member + ";\n" + body, &out);
+  };
+  const std::string lacks = "has no fence.proxy.alias between it and one through an alias";
+  const std::string pairs[][2] = {{store, reduce},    {store, store_all}, {store_all, load},
+                                  {store_all, store}, {reduce, store},    {load, store_all}};
+  for (const auto& [first, second] : pairs) {
+    INFO(first << second);
+    CHECK(run(first + second).find(lacks) != std::string::npos);
+    CHECK(run(fence + first + second).find(lacks) != std::string::npos);
+    CHECK(run(first + fence + second) == "");
+  }
+  CHECK(run(load + reduce) == "");
+  CHECK(run(store_beside + reduce + store_all + reduce) == "");
+}
+
 TEST_CASE("Ordinary addresses, misaligned ones and forms that the ISA lacks are refused") {
   uint64_t out[2] = {};
   const std::string load = "multimem.ld_reduce.relaxed.sys.global.";

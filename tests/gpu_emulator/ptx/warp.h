@@ -15,6 +15,7 @@ namespace ptx {
 constexpr int kLanes = 32;
 constexpr uint32_t kAllLanes = ~0U;
 
+class Aliases;
 class StoresInFlight;
 struct Statement;
 struct Warp;
@@ -69,6 +70,7 @@ struct Grid {
   char* arguments = nullptr;  // aligned to 256 bytes
   size_t argument_bytes = 0;
   KnownRanges* known = nullptr;
+  Aliases* aliases = nullptr;  // null without multimem instructions
 };
 
 // Lanes that have taken the same branches.

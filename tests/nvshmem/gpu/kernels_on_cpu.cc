@@ -115,7 +115,11 @@ void MultimemLoadOnHost(const char* address, Elements elements, int kind, void* 
 }
 
 void MultimemStoreOnHost(char* address, const void* value) {
-  for (char* const member : nvshmem_double::MemberAddresses(address, kPack)) memcpy(member, value, kPack);
+  Pack16 pack;
+  memcpy(&pack, value, kPack);
+  for (char* const member : nvshmem_double::MemberAddresses(address, kPack)) {
+    StorePairOnHost(reinterpret_cast<Word*>(member), pack.low, pack.high);
+  }
   nvshmem_double::CountMulticast(/*store=*/true);
 }
 
@@ -155,6 +159,8 @@ const Kernel* FindKernel(const char* name) {
                               true};
   static const Kernel switched{Run<gpu::CollectiveArguments, gpu::switch_reduction>, sizeof(gpu::CollectiveArguments),
                                true};
+  static const Kernel gathered{Run<gpu::CollectiveArguments, gpu::switch_gather>, sizeof(gpu::CollectiveArguments),
+                               true};
   static const Kernel ragged{Run<gpu::RaggedArguments, gpu::ragged_all_to_all>, sizeof(gpu::RaggedArguments), true};
   static const Kernel trap{RunTrap, 0, false};
   const std::string wanted = name;
@@ -163,6 +169,7 @@ const Kernel* FindKernel(const char* name) {
          : wanted == "move_packets"      ? &moved
          : wanted == "reduce_packets"    ? &reduced
          : wanted == "switch_reduction"  ? &switched
+         : wanted == "switch_gather"     ? &gathered
          : wanted == "ragged_all_to_all" ? &ragged
          : wanted == "trap"              ? &trap
                                          : nullptr;

@@ -139,7 +139,7 @@ inline Take(message) {
   }
 }
 
-/* = RunMove (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
+/* = RunMove (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
 inline Move() {
   arrived_last = posted;
   if

@@ -107,7 +107,7 @@ def test_programs_on_gpus_have_a_fixed_number_of_turns() -> None:
         ("XLA_SHMEM_SPIN_US=0", True, ()),
         ("XLA_SHMEM_HIERARCHICAL=off", None, ()),
         ("XLA_SHMEM_GPU_PERMUTE=copies", True, ("collective-permute",)),
-        ("XLA_SHMEM_GPU_REDUCE=multimem", True, ("all-reduce", "reduce-scatter")),
+        ("XLA_SHMEM_GPU_REDUCE=multimem", True, ("all-reduce", "all-gather", "reduce-scatter")),
     ],
 )
 def test_a_setting_is_shmem_with_that_variable(setting: str, carried: bool | None, ops: tuple[str, ...]) -> None:
@@ -258,11 +258,11 @@ class _Job:
 def test_a_variant_is_measured_where_it_differs_and_a_missing_one_has_its_reason() -> None:
     job, multimem = _Job(), "XLA_SHMEM_GPU_REDUCE=multimem"
     running = cast("dict[str, jobs.Job]", {"shmem": job, "stock": job, "xla-kernels": job})
-    plan = Plan(gpus=H100, ops=("all-reduce", "all-gather"), min_bytes=1024, max_bytes=1024, rounds=1, program_ms=20)
+    plan = Plan(gpus=H100, ops=("all-reduce", "all-to-all"), min_bytes=1024, max_bytes=1024, rounds=1, program_ms=20)
     rows: Iterator[Any] = measure.measure(plan, running, {"nccl-fast": "no luck", multimem: "no switch"})
-    reduce, gather = rows
+    reduce, exchange = rows
     assert list(reduce.times) == ["shmem", "stock", "xla-kernels", "nccl-fast", multimem]
-    assert list(gather.times) == ["shmem", "stock", "nccl-fast"]
+    assert list(exchange.times) == ["shmem", "stock", "nccl-fast"]
     assert reduce.times[multimem].reason == "no switch"
     assert reduce.times["xla-kernels"].us == [100.0, 100.0]
     assert reduce.times["shmem"].turns == 200

@@ -55,6 +55,8 @@ class GpuJob {
 
   int n_pes() const { return static_cast<int>(pes_.size()); }
   Pe& pe(int number) { return *pes_[number]; }
+  // In NVSHMEM's heap.
+  char* lane_memory(int pe) const { return heap_->base(pe) + lane_memory_; }
   const gpu::PairLayout& layout() const { return layout_; }
   // Runs until the streams of all PEs are idle; false if they are not in time.
   bool Synchronize();
@@ -69,6 +71,7 @@ class GpuJob {
   static void SetPackets(const gpu::LaneLayout& lanes, gpu::LaneUse use, char* lane_memory, uint64_t messages);
 
   std::unique_ptr<shm::Heap> heap_;
+  size_t lane_memory_ = 0;
   gpu::PairLayout layout_;
   gpu::CudaDriver driver_;
   std::unique_ptr<gpu::DriverHeap> driver_heap_;

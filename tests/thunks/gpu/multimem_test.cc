@@ -1,9 +1,11 @@
-// Reductions in the NVLink switch: the kernel switch_reduction on doubled multicast memory.
+// The kernels switch_reduction and switch_gather on doubled multicast memory.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -58,6 +60,25 @@ TEST_CASE("Reduce-scatters of all PEs are reduced in the switch and stored by no
   RunInSwitch({CollectiveOp::kReduceScatter, {{0, 1}}, {ElementType::kS32}, {60001}});
 }
 
+TEST_CASE("All-gathers of all of four PEs are stored once to all, in every form") {
+  constexpr size_t kPacks = (4 * 1001 + 15) / 16 + (77 + 15) / 16;
+  for (const Form form : {Form::kOverlapping, Form::kInLine, Form::kGraph}) {
+    CAPTURE(static_cast<int>(form));
+    GroupCase test{CollectiveOp::kAllGather, {{2, 0, 3, 1}}, {ElementType::kF32, ElementType::kS8}, {1001, 77}};
+    test.form = form;
+    const nvshmem_double::MulticastCounts counts = RunInSwitch(test);
+    CHECK(counts.stores == (form == Form::kGraph ? 20 : kRounds) * 4 * kPacks);  // each pack by one PE
+    CHECK(counts.loads == 0);
+  }
+  // More than the staging memory of all lanes holds, and what is no multiple of 16 at odd addresses.
+  CHECK(RunInSwitch({CollectiveOp::kAllGather, {{0, 1, 2, 3}}, {ElementType::kBf16}, {150001}}).stores > 0);
+  CHECK(RunInSwitch({CollectiveOp::kAllGather, {{0, 1, 2, 3}}, {ElementType::kS8}, {15003}}).stores > 0);
+  // Packets, and so few members that the switch would send more than NVLink.
+  CHECK(RunInSwitch({CollectiveOp::kAllGather, {{0, 1, 2, 3}}, {ElementType::kF32}, {8}}).stores == 0);
+  CHECK(RunInSwitch({CollectiveOp::kAllGather, {{0, 1, 2}}, {ElementType::kF32}, {1001}}).stores == 0);
+  CHECK(RunInSwitch({CollectiveOp::kAllGather, {{0, 1}, {2, 3}}, {ElementType::kF32}, {1001}}).stores == 0);
+}
+
 TEST_CASE("Every row of the table computes what the CPU path computes") {
   int rows = 0;
   for (int number = 1; number <= static_cast<int>(ElementType::kBuffer); ++number) {
@@ -103,12 +124,88 @@ TEST_CASE("Operands of which the switch has only some become several launches") 
   CHECK(RunInSwitch(test).loads > 0);
 }
 
+// Two PEs with one lane, through which operands of int32 go in many chunks.
+struct OneLane {
+  static constexpr size_t kChunks = 7;  // more than places
+  GpuJob job = MakeJob();
+  const gpu::LaneLayout& layout = job.pe(0).lanes->layout();
+  size_t of_member = kChunks * layout.staged_bytes();
+  std::vector<std::vector<int32_t>> operands{2, std::vector<int32_t>(2 * of_member / sizeof(int32_t))};
+  std::vector<std::vector<int32_t>> results = operands;
+
+  static GpuJob MakeJob() {
+    GpuJobOptions options;
+    options.multimem = true;
+    options.most_lanes = 1;
+    options.lane_bytes = 64 << 10;
+    return GpuJob(options);
+  }
+  void Run(int number, CollectiveOp op) {
+    for (size_t i = 0; i < operands[number].size(); ++i) operands[number][i] = static_cast<int32_t>(i + 1);
+    gpu::GroupArguments arguments;
+    arguments.name = "module/op";
+    arguments.tag = kTag;
+    arguments.types = {ElementType::kS32};
+    arguments.op = op;
+    arguments.group = {0, 1};
+    arguments.buffers = {{reinterpret_cast<const char*>(operands[number].data())},
+                         {reinterpret_cast<char*>(results[number].data())},
+                         {op == CollectiveOp::kAllReduce ? 2 * of_member : of_member}};
+    nvshmem_double::BindPe(number);
+    GpuJob::Pe& pe = job.pe(number);
+    const gpu::ScopedContext context(*pe.device);
+    CHECK(pe.transfers->RunGroup(arguments, pe.compute).message() == "");
+  }
+  // What PE 0 has staged for a member in a place, at its start.
+  int32_t Staged(size_t place, size_t member) {
+    const size_t at = layout.Staging(gpu::LaneUse::kInLine) + (2 * place + member) * layout.staged_bytes();
+    return __atomic_load_n(reinterpret_cast<int32_t*>(job.lane_memory(0) + at), __ATOMIC_RELAXED);
+  }
+  int32_t First(size_t chunk, size_t member) const {
+    return operands[0][(member * of_member + chunk * layout.staged_bytes()) / sizeof(int32_t)];
+  }
+  unsigned Posted(int pe) {
+    const char* const sent = job.lane_memory(pe) + layout.Sent(gpu::LaneUse::kInLine);
+    return gpu::NumberOfWord(reinterpret_cast<const gpu::Word*>(sent)[1 - pe]);
+  }
+};
+
+TEST_CASE("A lane stages the next chunk while it waits for messages about the one before, and no more") {
+  for (const CollectiveOp op : {CollectiveOp::kAllReduce, CollectiveOp::kReduceScatter}) {
+    OneLane pes;
+    pes.Run(0, op);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (pes.Staged(1, 1) != pes.First(1, 1) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    for (size_t member = 0; member < 2; ++member) {
+      CHECK(pes.Staged(0, member) == pes.First(0, member));
+      CHECK(pes.Staged(1, member) == pes.First(1, member));
+      CHECK(pes.Staged(2, member) == 0);
+    }
+    pes.Run(1, op);
+    REQUIRE(pes.job.Synchronize());
+    // One message a chunk, and one for the last one's results.
+    for (int pe = 0; pe < 2; ++pe) {
+      CHECK(pes.Posted(pe) == OneLane::kChunks + 1);
+      const size_t first = op == CollectiveOp::kReduceScatter && pe == 1 ? pes.of_member / sizeof(int32_t) : 0;
+      const size_t count = (op == CollectiveOp::kAllReduce ? 2 : 1) * pes.of_member / sizeof(int32_t);
+      size_t wrong = 0;
+      for (size_t i = 0; i < count; ++i) wrong += pes.results[pe][i] != 2 * pes.operands[0][first + i];
+      CHECK(wrong == 0);
+    }
+  }
+}
+
 TEST_CASE("Little memory only makes it slower") {
   GroupCase test{CollectiveOp::kAllReduce, {{0, 1, 2}}, {ElementType::kF32}, {30000}};
   test.lane_bytes = 16 << 10;
   RunInSwitch(test);
   test.op = CollectiveOp::kReduceScatter;
   RunInSwitch(test);
+  test.op = CollectiveOp::kAllGather;
+  test.groups = {{0, 1, 2, 3}};
+  test.lane_bytes = 32 << 10;
+  CHECK(RunInSwitch(test).stores > 0);
 }
 
 // PEs run operations of both kernels, over all PEs and over some, without waiting in between: the next one may begin
@@ -138,10 +235,12 @@ TEST_CASE("Operations in the switch and beside it follow one another, and sums o
         arguments.name = "module/op";
         arguments.tag = kTag + i;
         arguments.types = {ElementType::kF32};
-        arguments.op = i % 3 == 1 ? CollectiveOp::kReduceScatter : CollectiveOp::kAllReduce;
+        arguments.op = i % 3 == 0   ? CollectiveOp::kAllReduce
+                       : i % 3 == 1 ? CollectiveOp::kReduceScatter
+                                    : CollectiveOp::kAllGather;
         arguments.group = {0, 1, 2, 3};
         if (i % 5 == 4) arguments.group = {number % 2, number % 2 + 2};
-        const size_t bytes = 4 * kElements / (i % 3 == 1 ? kPes : 1);
+        const size_t bytes = 4 * kElements / (i % 3 == 0 ? 1 : kPes);
         arguments.buffers = {{reinterpret_cast<const char*>(operands[number].data())},
                              {reinterpret_cast<char*>(results[number][i].data())},
                              {bytes}};
@@ -153,16 +252,23 @@ TEST_CASE("Operations in the switch and beside it follow one another, and sums o
   REQUIRE(job.Synchronize());
   for (int i = 0; i < kOperations; ++i) {
     CAPTURE(i);
-    const bool scatters = i % 3 == 1, some = i % 5 == 4;
+    const bool scatters = i % 3 == 1, gathers = i % 3 == 2, some = i % 5 == 4;
     for (int number = 0; number < kPes; ++number) {
       const std::vector<float>& result = results[number][i];
       if (!scatters) CHECK(result == results[some ? number % 2 : 0][i]);
       const size_t members = some ? 2 : kPes, part = kElements / kPes;
+      const auto operand_of = [&](size_t member) { return operands[some ? number % 2 + 2 * member : member].begin(); };
+      if (gathers) {
+        for (size_t member = 0; member < members; ++member) {
+          CHECK(std::equal(operand_of(member), operand_of(member) + part, result.begin() + member * part));
+        }
+        continue;
+      }
       const size_t first = scatters ? part * (some ? number / 2 : number) : 0;
       for (size_t e = 0; e < (scatters ? part : kElements); ++e) {
         double exact = 0, largest = 0;
         for (size_t member = 0; member < members; ++member) {
-          const float value = operands[some ? number % 2 + 2 * member : member][first + e];
+          const float value = operand_of(member)[first + e];
           exact += value;
           largest += std::abs(value);
         }

@@ -118,23 +118,25 @@ uintptr_t Symmetric(size_t bytes) {
   return reinterpret_cast<uintptr_t>(memory);
 }
 
-nb::dict KernelForm(const std::string& name, size_t bytes, int members) {
+nb::dict KernelForm(const std::string& name, size_t bytes, int members, bool multimem) {
   const CollectiveOp op = ParseOp(name);
   if (members < 2) throw nb::value_error("a collective of fewer than two members is no kernel");
   const gpu::LaneLayout layout =
-      ValueOrThrow(gpu::LaneLayout::Create(members, gpu::LaneLayout::RecommendedBytes(members)));
+      ValueOrThrow(gpu::LaneLayout::Create(members, gpu::LaneLayout::RecommendedBytes(members, multimem), multimem));
   const size_t total = (bytes + gpu::kPackBytes - 1) / gpu::kPackBytes * gpu::kPackBytes;
-  const bool two_shot = op == CollectiveOp::kAllReduce && total > gpu::OneShotBytes(members);
+  const bool two_shot = op == CollectiveOp::kAllReduce && (multimem || total > gpu::OneShotBytes(members));
+  const bool may_use_switch = multimem && (IsReducing(op) || op == CollectiveOp::kAllGather);
   const size_t peers = op == CollectiveOp::kCollectivePermute ? 1 : members - 1;
   const gpu::CollectiveShape shape = two_shot ? gpu::kTwoShot : IsReducing(op) ? gpu::kReduce : gpu::kMove;
-  const gpu::LaunchForm form = gpu::FormOf(layout, shape, /*in_switch=*/false, total, members, peers);
+  const gpu::LaunchForm form = gpu::FormOf(layout, shape, may_use_switch, total, members, peers);
   nb::dict dict;
   dict["in_packets"] = form.in_packets;
+  dict["in_switch"] = form.in_switch;
   dict["two_shot"] = two_shot;
   dict["blocks"] = form.blocks;
   dict["threads"] = form.threads;
   dict["bytes_of_block"] = form.of_lane;
-  dict["slot_bytes"] = layout.slot_bytes();
+  dict["chunk_bytes"] = form.in_switch ? layout.staged_bytes() : layout.slot_bytes();
   dict["memory_bytes"] = layout.bytes();
   return dict;
 }
@@ -145,9 +147,10 @@ void BindGpuTransfers(nb::module_& m) {
   m.def("gpu_decoded_calls", &DecodedCalls,
         "Number of calls that this process's GPUs have decoded, each at its first execution on a GPU.");
   m.def(
-      "kernel_form", &KernelForm, nb::arg("op"), nb::arg("bytes"), nb::arg("members"),
+      "kernel_form", &KernelForm, nb::arg("op"), nb::arg("bytes"), nb::arg("members"), nb::arg("multimem") = false,
       "How the kernel of a collective of all GPUs of a domain is launched, with as much memory as `auto` takes. bytes: "
-      "of a message to a member; of an all-reduce its operand. Needs no GPU. ValueError for an unknown op or a group "
+      "of a message to a member; of an all-reduce its operand. multimem: with the NVLink switch. Needs no GPU. "
+      "ValueError for an unknown op or a group "
       "of one.");
   m.def("gpu_permute", &Permute, nb::arg("operation"), nb::arg("source"), nb::arg("target"), nb::arg("operands"),
         nb::arg("results"), nb::arg("bytes"), nb::arg("stream"), nb::arg("whole"),

@@ -48,9 +48,9 @@ Status Device::LoadKernels(const void* image) {
   for (const char* const kernel : {"move", "reduce", "move_packets", "reduce_packets", "ragged_all_to_all", "trap"}) {
     FindFunction(kernel);
   }
-  CudaFunction switch_reduction = nullptr;
-  if (!failed() && cuda_->module_get_function(&switch_reduction, module_, "switch_reduction") == kCudaSuccess) {
-    functions_["switch_reduction"] = switch_reduction;
+  for (const char* const name : {"switch_reduction", "switch_gather"}) {
+    CudaFunction found = nullptr;
+    if (!failed() && cuda_->module_get_function(&found, module_, name) == kCudaSuccess) functions_[name] = found;
   }
   return TakeError();
 }
@@ -173,9 +173,8 @@ void Device::Write(uint64_t* word, uint64_t value, CudaStream stream) {
 
 void Device::LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads,
                               CudaStream stream) {
-  const std::string kernel = arguments.multicast != nullptr ? "switch_reduction"
-                             : arguments.shape == kMove     ? "move"
-                                                            : "reduce";
+  const bool moves = arguments.shape == kMove, in_switch = arguments.multicast != nullptr;
+  const std::string kernel = in_switch ? (moves ? "switch_gather" : "switch_reduction") : moves ? "move" : "reduce";
   if (!failed()) Launch(arguments.in_packets ? kernel + "_packets" : kernel, blocks, threads, &arguments, stream);
 }
 

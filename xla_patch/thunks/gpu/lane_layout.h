@@ -39,6 +39,8 @@ class LaneLayout {
   int lanes() const { return lanes_; }
   bool has_staging() const { return multimem_; }
   size_t slot_bytes() const { return slot_bytes_; }
+  // Of a member's part of a place of the staging memory, which is as large as a slot for each PE.
+  size_t staged_bytes() const { return slot_bytes_ / kLaneSlots; }
   // Of a message, at most, that goes in packets through one lane. 0: none does.
   size_t packet_share() const { return packet_share_; }
   // Of a slot for it.

@@ -119,7 +119,7 @@ CollectiveArguments Lanes::Common(LaneUse use, const GroupArguments& group) {
   return arguments;
 }
 
-void Lanes::Launch(CollectiveArguments* arguments, size_t peers, CudaStream stream) {
+void Lanes::Launch(CollectiveArguments* arguments, bool may_use_switch, size_t peers, CudaStream stream) {
   arguments->total = 0;
   if (arguments->part_of_member) {
     arguments->total = Padded(arguments->part[0].bytes);  // all arrays have this size
@@ -127,11 +127,13 @@ void Lanes::Launch(CollectiveArguments* arguments, size_t peers, CudaStream stre
     for (int i = 0; i < arguments->parts; ++i) arguments->total += Padded(arguments->part[i].bytes);
   }
   if (arguments->total == 0) return;
-  const LaunchForm form = FormOf(layout_, arguments->shape, arguments->multicast != nullptr, arguments->total,
+  const LaunchForm form = FormOf(layout_, arguments->shape, may_use_switch, arguments->total,
                                  static_cast<size_t>(arguments->members), peers);
   arguments->in_packets = form.in_packets;
   arguments->of_member = form.of_member;
   arguments->of_lane = form.of_lane;
+  arguments->multicast = form.in_switch ? multicast_ : nullptr;
+  arguments->lanes.slot_bytes = form.in_switch ? layout_.staged_bytes() : layout_.slot_bytes();
   device_->LaunchCollective(*arguments, form.blocks, form.threads, stream);
 }
 
@@ -225,24 +227,27 @@ uint64_t Lanes::EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArg
       arguments.part[arguments.parts++] = {buffers.operands[i], buffers.results[i], buffers.bytes[i], offset};
       bytes += Padded(buffers.bytes[i]);
     }
-    if (reduction.has_value()) ChooseForm(*group, *reduction, bytes, &arguments);
+    const bool may_use_switch = group != nullptr && MayUseSwitch(*group, reduction);
+    if (reduction.has_value()) ChooseForm(*group, *reduction, may_use_switch, bytes, &arguments);
     arguments.lanes.ends = i >= with_bytes;
-    Launch(&arguments, peers, stream);
+    Launch(&arguments, may_use_switch, peers, stream);
     if (arguments.lanes.ends) break;
   }
   return arguments.lanes.ticket;
 }
 
-void Lanes::ChooseForm(const GroupArguments& group, const KernelReduction& reduction, size_t bytes,
-                       CollectiveArguments* arguments) const {
+bool Lanes::MayUseSwitch(const GroupArguments& group, const std::optional<KernelReduction>& reduction) const {
+  if (multicast_ == nullptr || group.group.size() != static_cast<size_t>(layout_.n_pes())) return false;
+  return reduction.has_value() ? IsInSwitch(*reduction) : group.op == CollectiveOp::kAllGather;
+}
+
+void Lanes::ChooseForm(const GroupArguments& group, const KernelReduction& reduction, bool in_switch, size_t bytes,
+                       CollectiveArguments* arguments) {
   arguments->elements = reduction.elements;
   arguments->kind = static_cast<int>(reduction.kind);
-  const size_t members = group.group.size();
-  const bool all_pes = members == static_cast<size_t>(layout_.n_pes());
-  arguments->multicast = all_pes && IsInSwitch(reduction) ? multicast_ : nullptr;
   if (group.op != CollectiveOp::kAllReduce) return;
   // If each PE reduced for itself, the switch could give it other bits than another PE.
-  const bool one_shot = arguments->multicast == nullptr && bytes <= OneShotBytes(members);
+  const bool one_shot = !in_switch && bytes <= OneShotBytes(group.group.size());
   arguments->shape = one_shot ? kReduce : kTwoShot;
 }
 

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,8 +27,9 @@ class Lanes {
   // `memory`: local address of the lanes in the symmetric arena, zero on every PE before the first collective.
   Lanes(Device* device, const LaneLayout& layout, int pe, char* memory);
 
-  // Reductions of all PEs go to the NVLink switch where it has them. `multicast`: address of `memory` on all PEs at
-  // once. The layout must have staging memory. All PEs call this before the first collective, or none does.
+  // Reductions and all-gathers of all PEs go to the NVLink switch where it has them. `multicast`: address of `memory`
+  // on all PEs at once. The layout must have staging memory. All PEs call this before the first collective, or none
+  // does.
   void UseMultimem(char* multicast) { multicast_ = multicast; }
 
   // Enqueues the collective, which CheckGroup accepts. `stream` is the one stream of this use. Returns the operation's
@@ -78,15 +80,17 @@ class Lanes {
   // Launches kernels for all buffers. `group`: null for a permute. Returns the ticket.
   uint64_t EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArguments* group, CollectiveArguments arguments,
                         CudaStream stream, bool in_graph);
+  // Whether all PEs are members and the switch has the reduction, or the collective is an all-gather.
+  bool MayUseSwitch(const GroupArguments& group, const std::optional<KernelReduction>& reduction) const;
   // `peers`: to which a member sends the message, at most.
-  void Launch(CollectiveArguments* arguments, size_t peers, CudaStream stream);
+  void Launch(CollectiveArguments* arguments, bool may_use_switch, size_t peers, CudaStream stream);
   // The operand's rows are in the result.
   uint64_t EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph);
   uint64_t NumberOf(const std::string& name, uint32_t tag, const std::vector<int>& members);
   LateTransfer Describe(LaneUse use, uint64_t operation);
   // Chooses the form of a reduction of `bytes`; its other arguments are set.
-  void ChooseForm(const GroupArguments& group, const KernelReduction& reduction, size_t bytes,
-                  CollectiveArguments* arguments) const;
+  static void ChooseForm(const GroupArguments& group, const KernelReduction& reduction, bool in_switch, size_t bytes,
+                         CollectiveArguments* arguments);
 
   Device* const device_;
   const LaneLayout layout_;

@@ -45,15 +45,17 @@ size_t OneShotBytes(size_t members) {
   return members <= 2 ? std::numeric_limits<size_t>::max() : kExchange * members / ((members - 1) * (members - 2));
 }
 
-LaunchForm FormOf(const LaneLayout& layout, CollectiveShape shape, bool in_switch, size_t total, size_t members,
+LaunchForm FormOf(const LaneLayout& layout, CollectiveShape shape, bool may_use_switch, size_t total, size_t members,
                   size_t peers) {
   const bool two_shot = shape == kTwoShot;
-  const int threads = shape == kMove && !in_switch ? kMoveThreads : kOtherThreads;
+  const int threads = shape == kMove ? kMoveThreads : kOtherThreads;
   const size_t of_member = two_shot ? Padded(DivideUp(total, members)) : 0;
-  const size_t packet_lanes = two_shot || in_switch ? 0 : PacketLanes(layout, shape, total, peers);
+  const bool reduces_in_switch = may_use_switch && shape != kMove;
+  const size_t packet_lanes = two_shot || reduces_in_switch ? 0 : PacketLanes(layout, shape, total, peers);
   LaunchForm form = packet_lanes != 0 ? Grid(packet_lanes, total, kPacketUnit, members, threads)
                                       : GridOfSlots(layout, two_shot ? of_member : total, members, threads);
   form.in_packets = packet_lanes != 0;
+  form.in_switch = reduces_in_switch || (may_use_switch && packet_lanes == 0 && members >= kLeastGatherInSwitch);
   form.of_member = of_member;
   return form;
 }

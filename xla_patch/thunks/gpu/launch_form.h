@@ -17,16 +17,24 @@ size_t OneShotBytes(size_t members);
 // Parts of a message begin at such bytes.
 inline size_t Padded(size_t bytes) { return DivideUp(bytes, kPackBytes) * kPackBytes; }
 
+// All-gathers of so many members may go through the switch. It brings each PE n operands, its own too, and not n - 1,
+// so with few members it is the slower way; but a lane then stores once, and takes chunks while the switch sends
+// others. By the constants of tools/kernel_estimate.py large ones take as long with 4 members, 15 % less with 8, a
+// third less with 72; those of some MiB 10 % more with 4, 7 % more with 8, 15 % less with 72.
+inline constexpr size_t kLeastGatherInSwitch = 4;
+
 struct LaunchForm {
   bool in_packets;
+  bool in_switch;
   size_t of_member;  // bytes that each member reduces, 0 without two shots
   size_t of_lane;    // bytes of a message that a block carries
   unsigned blocks;
   unsigned threads;  // of a block
 };
 
-// Of messages of `total` bytes, a multiple of 16. `peers`: to which a member sends one, at most.
-LaunchForm FormOf(const LaneLayout& layout, CollectiveShape shape, bool in_switch, size_t total, size_t members,
+// Of messages of `total` bytes, a multiple of 16. `may_use_switch`: it can do the reduction, or the message goes to all
+// PEs. `peers`: to which a member sends one, at most.
+LaunchForm FormOf(const LaneLayout& layout, CollectiveShape shape, bool may_use_switch, size_t total, size_t members,
                   size_t peers);
 
 // Of a ragged all-to-all; `bytes`: of a message if all are equal.

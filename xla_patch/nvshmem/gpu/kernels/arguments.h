@@ -75,12 +75,13 @@ enum Fault : int {
 // Lanes: block b of a kernel exchanges messages with block b of the other PEs, through slots and words of its own. A
 // set of lanes serves one stream. The offsets are those in the arena of every PE (thunks/gpu/lane_layout.h).
 struct LaneSet {
-  Word arrived;  // the word of the last message in each slot: kLaneSlots for each lane and sender
-  Word sent;     // the word of the last message to each PE: one for each lane and PE, of this PE alone
-  Word slots;    // kLaneSlots for each lane and sender
-  Word staging;  // a place for each lane and PE, for reductions in the switch; 0 if there is none
-  Word slot_bytes;
-  Word packets;            // kPacketSlots for each lane and sender, for messages in packets
+  Word arrived;     // the word of the last message in each slot: kLaneSlots for each lane and sender
+  Word sent;        // the word of the last message to each PE: one for each lane and PE, of this PE alone. The PE's own
+                    // counts what was in the staging memory
+  Word slots;       // kLaneSlots for each lane and sender
+  Word staging;     // kLaneSlots places for each lane, for the NVLink switch (multimem.cuh); 0 if there are none
+  Word slot_bytes;  // of a chunk: of a slot, or of a member's part of a place
+  Word packets;     // kPacketSlots for each lane and sender, for messages in packets
   Word packets_sent;       // as `sent`, for messages in packets
   Word packet_slot_bytes;  // 0: there are none
   // In device memory. launches[0]: kernels that have ended; [8]: ended blocks of the kernel that runs; [16]: what
@@ -170,7 +171,7 @@ struct CollectiveArguments : ExchangeArguments {
   bool keeps_own;         // the message to this PE is copied
   bool clears;            // the results become zeros, because nobody sends them
   bool in_packets;
-  char* multicast;  // address of the arenas of all PEs at once, for reductions in the switch
+  char* multicast;  // address of the arenas of all PEs at once; null if the collective does not use the switch
   CollectivePart part[kMaxParts];
 };
 

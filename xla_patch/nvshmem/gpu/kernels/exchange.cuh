@@ -137,6 +137,8 @@ class LaneBase {
     return pair * kSlots + message % kSlots;
   }
   __device__ char* own_arena() const { return arguments_.arenas[arguments_.me]; }
+  // A word that a lane keeps between kernels: a PE sends no messages to itself.
+  __device__ Word* OwnWord() const { return Sent(sent_, arguments_.me); }
 
   const ExchangeArguments& arguments_;
   Word* const messages_;
@@ -211,6 +213,12 @@ class Lane : public LaneBase {
   __device__ void Settle(int member) const { messages_[member] = WordOf(member, posted_); }
   __device__ void CountMessage() { ++posted_; }
 
+  // Chunks that have been in the staging memory of this lane (multimem.cuh) before this kernel, and those of it.
+  __device__ Word staged() const { return *OwnWord(); }
+  __device__ void CountStaged(unsigned chunks) const {
+    if (threadIdx.x == 0) *OwnWord() += chunks;
+  }
+
   // Where the next message to a member goes; where a message from it is.
   __device__ char* SlotAt(int member) const {
     return Slot(arguments_.arenas[member], arguments_.pes[member], arguments_.lanes.pe,
@@ -282,6 +290,31 @@ __device__ inline void SetOwn(const CollectiveArguments& arguments, RangeOf rang
       CopyTogether(piece.dest, piece.source, piece.bytes, WholeBlock());
     }
   });
+}
+
+// Block b is lane b; each has its share of the bytes, and moves it in chunks. In a turn a lane sends a chunk, and then
+// takes what the peers sent in the turn before. `send(range_of)`, `take(message, range_of)`.
+template <typename SendChunk, typename TakeChunk>
+__device__ inline void RunMove(const CollectiveArguments& arguments, Lane& lane, SendChunk send, TakeChunk take) {
+  const Word step = arguments.lanes.slot_bytes;
+  if (BeginOfLane(arguments) >= EndOfLane(arguments)) return;
+  XLA_SHMEM_NO_UNROLL
+  for (Word at = BeginOfLane(arguments);; at += step) {
+    const bool sends = at < EndOfLane(arguments);
+    const unsigned before = lane.posted();
+    if (sends) {
+      lane.AwaitPeers(/*all=*/true, before > 1 ? before - 1 : 0);
+      send([&](int member) { return ChunkAt(arguments, at, member); });
+      lane.Post();
+    }
+    if (at != BeginOfLane(arguments)) {
+      const auto range_of = [&](int member) { return ChunkAt(arguments, at - step, member); };
+      lane.AwaitPeers(/*all=*/false, before);
+      take(before, range_of);
+      SetOwn(arguments, range_of);
+    }
+    if (!sends) return;
+  }
 }
 
 }  // namespace xla_shmem::gpu

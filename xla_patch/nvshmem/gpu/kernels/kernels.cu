@@ -34,32 +34,6 @@ __device__ inline void ReduceArrivals(const CollectiveArguments& arguments, Arri
   });
 }
 
-// Block b is lane b; each has its share of the bytes, and moves it in chunks of a slot. In a turn a lane sends a chunk,
-// and then takes what the peers sent in the turn before.
-
-// A lane of `move`.
-__device__ inline void RunMove(const CollectiveArguments& arguments, Lane& lane, char** places) {
-  const Word step = arguments.lanes.slot_bytes;
-  if (BeginOfLane(arguments) >= EndOfLane(arguments)) return;
-  XLA_SHMEM_NO_UNROLL
-  for (Word at = BeginOfLane(arguments);; at += step) {
-    const bool sends = at < EndOfLane(arguments);
-    const unsigned before = lane.posted();
-    if (sends) {
-      lane.AwaitPeers(/*all=*/true, before > 1 ? before - 1 : 0);
-      Send(arguments, lane, [&](int member) { return ChunkAt(arguments, at, member); }, places);
-      lane.Post();
-    }
-    if (at != BeginOfLane(arguments)) {
-      const auto range_of = [&](int member) { return ChunkAt(arguments, at - step, member); };
-      lane.AwaitPeers(/*all=*/false, before);
-      Take(arguments, lane, before, range_of);
-      SetOwn(arguments, range_of);
-    }
-    if (!sends) return;
-  }
-}
-
 // A lane of `reduce`. With two shots it sends in turn t the operands of chunk t and the results of chunk t - 1, and
 // takes the results of chunk t - 2, which the peers posted behind the operands of chunk t - 1.
 __device__ inline void RunReduction(const CollectiveArguments& arguments, Lane& lane, MemberAddresses& addresses) {
@@ -97,7 +71,9 @@ extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) move(const Collect
   __shared__ MemberAddresses addresses;
   Lane lane(arguments, messages);
   lane.Begin();
-  RunMove(arguments, lane, addresses.places);
+  RunMove(
+      arguments, lane, [&](auto range_of) { Send(arguments, lane, range_of, addresses.places); },
+      [&](unsigned message, auto range_of) { Take(arguments, lane, message, range_of); });
   lane.End();
 }
 extern "C" __global__ void __launch_bounds__(kOtherThreads, 4) reduce(const CollectiveArguments arguments) {
@@ -149,6 +125,14 @@ extern "C" __global__ void __launch_bounds__(kOtherThreads, 4) switch_reduction(
   Lane lane(arguments, messages);
   lane.Begin();
   ReduceInSwitch(arguments, lane);
+  lane.End();
+}
+// An all-gather by multimem.st.
+extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) switch_gather(const CollectiveArguments arguments) {
+  __shared__ Word messages[kMaxMembers];
+  Lane lane(arguments, messages);
+  lane.Begin();
+  GatherInSwitch(arguments, lane);
   lane.End();
 }
 #endif
