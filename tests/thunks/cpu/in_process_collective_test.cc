@@ -189,18 +189,18 @@ TEST_CASE("Giving up waits for a thread that is at work") {
   };
   CHECK_FALSE(meeting.Arrive(0, {{from.data()}, {}}, plan));
   bool is_last = false;
-  CHECK_FALSE(meeting.Work(&is_last));
+  CHECK_FALSE(meeting.Work(0, &is_last));
   CHECK_FALSE(meeting.Arrive(1, {{}, {to.data()}}, plan));
   CHECK(planned == 1);
   std::thread worker([&] {
     bool ran_last = false;
-    meeting.Work(&ran_last);
+    meeting.Work(1, &ran_last);
   });
   meeting.Stop();
   const size_t written = static_cast<size_t>(std::count(to.begin(), to.end(), 'f'));
   memset(to.data(), 'x', kBytes);  // freed and used again
   worker.join();
-  CHECK_FALSE(meeting.Work(&is_last));
+  CHECK_FALSE(meeting.Work(0, &is_last));
   CHECK(std::count(to.begin(), to.end(), 'x') == static_cast<std::ptrdiff_t>(kBytes));
   CHECK((meeting.done() ? written == kBytes : written < kBytes));
 }

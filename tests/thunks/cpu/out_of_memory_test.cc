@@ -45,7 +45,7 @@ TEST_CASE("A member without memory for its chunk throws, and then nobody waits f
   bool has_thrown = false, is_last = false;
   has_no_memory = true;
   try {
-    exchange->meeting.Work(&is_last);
+    exchange->meeting.Work(0, &is_last);
   } catch (const std::bad_alloc&) {
     has_thrown = true;
   }

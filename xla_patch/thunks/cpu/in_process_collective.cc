@@ -29,7 +29,7 @@ class WorkerCount {
 }  // namespace
 
 InProcessMeeting::InProcessMeeting(size_t members, size_t cached_bytes)
-    : cached_bytes_(cached_bytes), members_(members), has_arrived_(members) {}
+    : cached_bytes_(cached_bytes), members_(members), has_arrived_(members), shares_(members) {}
 
 bool InProcessMeeting::Arrive(size_t index, MemberBuffers buffers, const PlanInProcess& plan) {
   XLA_SHMEM_INVARIANT(index, <, members_.size());
@@ -40,25 +40,33 @@ bool InProcessMeeting::Arrive(size_t index, MemberBuffers buffers, const PlanInP
   plan_ = plan(members_);
   is_streaming_ = plan_.written() >= cached_bytes_ * members_.size();
   left_.store(plan_.chunks(), std::memory_order_relaxed);
+  for (size_t i = 0; i <= members_.size(); ++i) {
+    const size_t begin = plan_.chunks() * i / members_.size();
+    if (i < members_.size()) shares_[i].next.store(begin, std::memory_order_relaxed);
+    if (i > 0) shares_[i - 1].end = begin;
+  }
   is_planned_.store(true, std::memory_order_release);
   return plan_.chunks() == 0;
 }
 
-bool InProcessMeeting::Work(bool* is_last) {
+bool InProcessMeeting::Work(size_t index, bool* is_last) {
   *is_last = false;
   if (!is_planned_.load(std::memory_order_acquire)) return false;
-  if (next_.load(std::memory_order_relaxed) >= plan_.chunks()) return false;
+  if (std::all_of(shares_.begin(), shares_.end(), [](const Share& share) { return share.IsTaken(); })) return false;
   bool worked = false;
   InProcessPlan::Scratch scratch;
   // Stop waits for workers that may not have seen its flag. A guard, because a chunk that needs memory may throw.
   const WorkerCount counted(&workers_);
   const shm::ScopedCopyTimer timer;
-  while (!is_stopped_.load(std::memory_order_seq_cst)) {
-    const size_t chunk = next_.fetch_add(1, std::memory_order_relaxed);
-    if (chunk >= plan_.chunks()) break;
-    plan_.Run(chunk, is_streaming_, &scratch);
-    worked = true;
-    *is_last = left_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    Share& share = shares_[(index + i) % shares_.size()];
+    while (!share.IsTaken() && !is_stopped_.load(std::memory_order_seq_cst)) {
+      const size_t chunk = share.next.fetch_add(1, std::memory_order_relaxed);
+      if (chunk >= share.end) break;
+      plan_.Run(chunk, is_streaming_, &scratch);
+      worked = true;
+      *is_last = left_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    }
   }
   return worked;
 }
@@ -104,12 +112,12 @@ bool InProcessCollective::Poll() {
   bool is_last = false;
   if (meeting_ == nullptr) {
     meeting_ = context_->meetings->Join(key_, group_, context_->llc_share);
-    const auto own = std::find(group_.begin(), group_.end(), context_->pe);
-    is_last = meeting_->Arrive(static_cast<size_t>(own - group_.begin()), std::move(buffers_), plan_);
+    index_ = static_cast<size_t>(std::find(group_.begin(), group_.end(), context_->pe) - group_.begin());
+    is_last = meeting_->Arrive(index_, std::move(buffers_), plan_);
     made_progress_ = true;
   }
   bool ran_last = false;
-  made_progress_ |= meeting_->Work(&ran_last);
+  made_progress_ |= meeting_->Work(index_, &ran_last);
   // Other members may sleep in the progress engine of this process.
   if (is_last || ran_last) shm::Ring(context_->heap->OwnBell());
   return meeting_->done();

@@ -44,9 +44,10 @@ class InProcessMeeting {
   bool Arrive(size_t index, MemberBuffers buffers, const PlanInProcess& plan);
   size_t members() const { return members_.size(); }
   bool HasArrived(size_t index) const { return has_arrived_[index].load(std::memory_order_relaxed); }
-  // Runs chunks until none is left that nobody has taken. True if it ran one; nothing before all have come.
-  // `*is_last`: it ran the last chunk, so that done() turned true.
-  bool Work(bool* is_last);
+  // Runs chunks until none is left that nobody has taken, first those of member `index`, so that a thread touches the
+  // same parts of the buffers in each execution. True if it ran one; nothing before all have come. `*is_last`: it ran
+  // the last chunk, so that done() turned true.
+  bool Work(size_t index, bool* is_last);
   // All is moved. Nobody touches the members' buffers any more.
   bool done() const {
     return is_planned_.load(std::memory_order_acquire) && left_.load(std::memory_order_acquire) == 0;
@@ -55,14 +56,21 @@ class InProcessMeeting {
   void Stop();
 
  private:
+  // The chunks that a member takes first.
+  struct alignas(64) Share {
+    std::atomic<size_t> next{0};  // to take
+    size_t end = 0;
+    bool IsTaken() const { return next.load(std::memory_order_relaxed) >= end; }
+  };
+
   const size_t cached_bytes_;
   std::vector<MemberBuffers> members_;
   std::vector<std::atomic<bool>> has_arrived_;
   std::atomic<size_t> arrived_{0};
   InProcessPlan plan_;
   bool is_streaming_ = false;
-  std::atomic<bool> is_planned_{false};  // orders plan_ and is_streaming_
-  std::atomic<size_t> next_{0};          // chunk to take
+  std::vector<Share> shares_;            // by member
+  std::atomic<bool> is_planned_{false};  // orders plan_, is_streaming_ and shares_
   std::atomic<size_t> left_{0};          // chunks that are not finished
   std::atomic<bool> is_stopped_{false};
   std::atomic<int> workers_{0};  // threads in Work
@@ -127,6 +135,7 @@ class InProcessCollective : public Operation {
   const size_t bytes_;
   const PlanInProcess plan_;
   std::shared_ptr<InProcessMeeting> meeting_;  // from the first Poll on
+  size_t index_ = 0;                           // of the local PE in the group, from then on
   bool made_progress_ = false;
 };
 
