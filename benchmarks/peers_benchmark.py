@@ -91,7 +91,7 @@ def _as_json(between: Row, within: Row) -> dict[str, Any]:
             "wrong": one.wrong,
         }
         for name, one in times.items()
-        if one.us
+        if one.us and one.median > 0  # a time is the difference of two programs
     }
     memcpy = [round(limit, 2) for limit in limits] if limits else None
     return {"op": between.cell.op, "bytes": between.cell.bytes, "memcpy_us": memcpy, "variants": found}
