@@ -104,7 +104,6 @@ def test_result(key: str, name: str, emulator: Emulator, job_of: Callable[[str],
         pytest.param(key, name, id=f"{key}-{name}")
         for key in ("2-graphs",)
         for name in (
-            # Not loops and branches, whose collectives xla-shmem keeps out of graphs.
             "90_independent_collectives_in_one_program",
             "same_program_compiled_twice_is_two_programs",
         )

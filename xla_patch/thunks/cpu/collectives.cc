@@ -384,8 +384,8 @@ void MessageCollective::Broadcast(const CollectiveArguments& arguments) {
 }  // namespace
 
 size_t OneShotLimitBytes(size_t group_size) {
-  // Two members send as many bytes either way. Two-shot then saves half of the additions, and pays for it with a second
-  // wait and with results that are written where the peer has just read.
+  // Two members send as many bytes either way. Measured from 128 KiB to 1 MiB, one exchange was 1.1 to 2.1 times as
+  // fast with cross-memory reads, and as fast or faster through slots. Above, slots lose, and both ends must agree.
   constexpr size_t kOfTwo = 1 << 20, kPairLimit = 64 << 10;
   return group_size == 2 ? kOfTwo : kPairLimit / std::max<size_t>(group_size - 1, 1);
 }
