@@ -1,4 +1,4 @@
-"""Random programs on emulated GPUs of one and of two processes compute what NumPy computes."""
+"""Random programs on emulated GPUs compute what NumPy computes: several processes, several GPUs, CUDA graphs."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ import sys
 from pathlib import Path
 
 import pytest
-from emulator import FLAG, NO_GRAPH_FLAGS, Emulator
+from emulator import FLAG, GRAPH_FLAGS, Emulator
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "random_programs"), str(TESTS / "hosts")]
 
+from program_form import TYPES  # noqa: E402
 from program_search import Search  # noqa: E402
 from random_job import Shape  # noqa: E402
 
-#: Programs of each job. A program takes some seconds.
+#: Programs of each shape. 34 take 6 s with two GPUs.
 PROGRAMS = int(os.environ.get("RANDOM_GPU_PROGRAMS", "12"))
+#: Stock XLA:GPU compiles no reshape of predicates that become 4-bit integers, and slices of these are wrong.
+ON_GPUS = tuple(name for name in TYPES if name not in ("int4", "uint4"))
 SEED = int(os.environ.get("RANDOM_SEED", "1"))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(900 + 5 * PROGRAMS)
 @pytest.mark.parametrize(
     ("processes", "devices", "flags"),
-    [(1, 2, ()), (1, 4, NO_GRAPH_FLAGS), (2, 2, NO_GRAPH_FLAGS)],
+    [(2, 1, GRAPH_FLAGS), (4, 1, GRAPH_FLAGS), (8, 1, ()), (1, 2, GRAPH_FLAGS), (1, 4, ()), (2, 2, ())],
 )
 def test_random_programs_compute_what_numpy_computes(
     emulator: Emulator, processes: int, devices: int, flags: tuple[str, ...]
@@ -32,7 +35,7 @@ def test_random_programs_compute_what_numpy_computes(
     environ = emulator.variables(processes * devices, (FLAG, *flags))
     environ["PYTHONPATH"] = os.pathsep.join([environ["PYTHONPATH"], str(TESTS / "e2e")])
     environ["XLA_SHMEM_DEADLINE"] = "80"
-    search = Search(Shape(processes, devices), threads=False, environ=environ)
+    search = Search(Shape(processes, devices), threads=False, types=ON_GPUS, environ=environ)
     search.run(SEED, programs=PROGRAMS)
     print(search.ran)
     assert search.ran.programs >= PROGRAMS

@@ -37,6 +37,7 @@ class Scope:
     axes: tuple[str, ...]
     numbers: list[int]
     values: list[Value]
+    types: tuple[str, ...] = TYPES
     ops: list[Op] = field(default_factory=list)
     counter: Value | None = None
     depth: int = 0
@@ -114,7 +115,7 @@ def _add_counter(s: Scope) -> None:
 
 
 def _convert(s: Scope) -> None:
-    v, dtype = s.any(), s.draw(st.sampled_from(TYPES))
+    v, dtype = s.any(), s.draw(st.sampled_from(s.types))
     assert v
     s.add("convert", [v], [s.new(v.shape, dtype, CONVERTED)], dtype=dtype, source=v.dtype)
 

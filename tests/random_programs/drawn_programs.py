@@ -21,6 +21,7 @@ def _region(s: Scope, carried: list[Value], *, counted: bool = False, axes: tupl
         s.axes if axes is None else axes,
         s.numbers,
         params.copy(),
+        s.types,
         [],
         counter or s.counter,
         s.depth + 1,
@@ -118,18 +119,20 @@ def _shape(draw: Draw, large: bool) -> list[int]:
     return [draw(st.sampled_from([600, 1500, 5000, 20_000, 60_000])), *shape[:1]] if large else shape
 
 
-def _program(draw: Draw, name: str, devices: int, *, literal: int | None = None) -> Program:
+def _program(
+    draw: Draw, name: str, devices: int, types: tuple[str, ...], *, literal: int | None = None
+) -> Program:
     used = devices
     if devices > 2 and draw(st.integers(0, 5)) == 5:
         used = draw(st.integers(2, devices))
     order = list(draw(st.permutations(range(devices))))[:used]
     mesh = {"a": 2, "b": 2} if used == 4 and not draw(st.booleans()) else {"a": used}
     large = draw(st.integers(0, 5)) == 5
-    inputs = [[_shape(draw, large), draw(st.sampled_from(TYPES))] for _ in range(draw(st.integers(1, 3)))]
+    inputs = [[_shape(draw, large), draw(st.sampled_from(types))] for _ in range(draw(st.integers(1, 3)))]
     if literal is not None:
         inputs[0] = [[3], "int32"]
     values = [Value(i, tuple(shape), dtype, SMALL if dtype in EXACT else 0) for i, (shape, dtype) in enumerate(inputs)]
-    scope = Scope(draw, mesh, tuple(mesh), [len(values)], values)
+    scope = Scope(draw, mesh, tuple(mesh), [len(values)], values, types)
     if literal is not None:
         v = scope.add("add_literal", [values[0]], [scope.new((3,), "int32")], literal=literal)
         scope.add("psum", v, [scope.new((3,), "int32")], axes=list(mesh), groups=None)
@@ -151,7 +154,9 @@ def _program(draw: Draw, name: str, devices: int, *, literal: int | None = None)
 
 
 @st.composite
-def program_sets(draw: Draw, devices: int, threads: bool, several: bool = True) -> ProgramSet:
+def program_sets(
+    draw: Draw, devices: int, threads: bool, several: bool = True, types: tuple[str, ...] = TYPES
+) -> ProgramSet:
     """Sets of programs for a job of `devices` devices; with `threads` for two or three Python threads at once.
 
     Without `several` a thread has one program.
@@ -167,7 +172,7 @@ def program_sets(draw: Draw, devices: int, threads: bool, several: bool = True) 
         mine = range(len(programs), len(programs) + draw(st.sampled_from(sizes)))
         for i in mine:
             programs.append(
-                _program(draw, "p" if one_name else f"p{i}", devices, literal=100 + i if one_name else None)
+                _program(draw, "p" if one_name else f"p{i}", devices, types, literal=100 + i if one_name else None)
             )
         started = [*mine, *(draw(st.lists(st.sampled_from(list(mine)), max_size=4)))]
         started = [started[i] for i in draw(st.permutations(range(len(started))))]

@@ -12,7 +12,7 @@ from comparison import wrong_results
 from drawn_programs import program_sets
 from findings import as_python
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
-from program_form import ProgramSet
+from program_form import TYPES, ProgramSet
 from random_job import JobFailure, RandomJob, Shape
 
 #: Sets of a job; the next job has other settings.
@@ -60,7 +60,7 @@ class Finding(Exception):
 class Search:
     """Sets of programs for jobs of one shape. `fault` is planted (planted_faults.py), `environ` is for all jobs.
 
-    Without `several` a thread of a set has one program. A set that fails is made smaller for `shrink_s` seconds.
+    Without `several` a thread of a set has one program; inputs and conversions have `types`. A set that fails is made smaller for `shrink_s` seconds.
     """
 
     def __init__(
@@ -69,13 +69,14 @@ class Search:
         *,
         threads: bool,
         several: bool = True,
+        types: tuple[str, ...] = TYPES,
         fault: str = "",
         shrink_s: float = SHRINK_S,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.ran = Ran()
         self._environ = dict(environ or {})
-        self._several, self._shrink_s = several, shrink_s
+        self._several, self._types, self._shrink_s = several, types, shrink_s
         self._shape, self._threads, self._fault = shape, threads, fault
         self._job: RandomJob | None = None
         self._job_settings: Mapping[str, str] = {}
@@ -99,7 +100,7 @@ class Search:
             self.ran.seconds = time.monotonic() - begin
 
     def _run_seed(self, number: int, sets: int) -> None:
-        sets_drawn = program_sets(self._shape.processes * self._shape.devices, self._threads, self._several)
+        sets_drawn = program_sets(self._shape.processes * self._shape.devices, self._threads, self._several, self._types)
         check = given(sets_drawn)(self._check)
         check = settings(
             max_examples=sets,
