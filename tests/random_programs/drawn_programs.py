@@ -119,9 +119,7 @@ def _shape(draw: Draw, large: bool) -> list[int]:
     return [draw(st.sampled_from([600, 1500, 5000, 20_000, 60_000])), *shape[:1]] if large else shape
 
 
-def _program(
-    draw: Draw, name: str, devices: int, types: tuple[str, ...], *, literal: int | None = None
-) -> Program:
+def _program(draw: Draw, name: str, devices: int, types: tuple[str, ...], *, literal: int | None = None) -> Program:
     used = devices
     if devices > 2 and draw(st.integers(0, 5)) == 5:
         used = draw(st.integers(2, devices))

@@ -60,7 +60,8 @@ class Finding(Exception):
 class Search:
     """Sets of programs for jobs of one shape. `fault` is planted (planted_faults.py), `environ` is for all jobs.
 
-    Without `several` a thread of a set has one program; inputs and conversions have `types`. A set that fails is made smaller for `shrink_s` seconds.
+    Without `several` a thread of a set has one program; inputs and conversions have `types`. A set that fails is made
+    smaller for `shrink_s` seconds.
     """
 
     def __init__(
@@ -100,7 +101,9 @@ class Search:
             self.ran.seconds = time.monotonic() - begin
 
     def _run_seed(self, number: int, sets: int) -> None:
-        sets_drawn = program_sets(self._shape.processes * self._shape.devices, self._threads, self._several, self._types)
+        sets_drawn = program_sets(
+            self._shape.processes * self._shape.devices, self._threads, self._several, self._types
+        )
         check = given(sets_drawn)(self._check)
         check = settings(
             max_examples=sets,
