@@ -1,7 +1,7 @@
 """JAX's own tests of shard_map and pmap on eight emulated GPUs of one process, test by test as on stock JAX.
 
 JAX_SOURCE names a checkout of the installed release of JAX, JAX_SUITE_TESTS chooses tests as pytest's -k does. A test
-that the emulator cannot run (it says what it lacks) fails without the flag too.
+that the emulator cannot run fails on stock JAX; with the flag it may pass, because emulated NCCL can less than we.
 """
 
 from __future__ import annotations
@@ -21,7 +21,21 @@ from suite_outcomes import Outcomes, counted, differences, read_junit  # noqa: E
 
 SOURCE = os.environ.get("JAX_SOURCE", "")
 GPUS = 8
-_PLAIN = ("-o", "addopts=", "-o", "filterwarnings=", "-p", "no:cacheprovider", "-p", "no:warnings", "-q", "--tb=short")
+#: A test that ends its process counts as failed; the others run in a new one.
+_PLAIN = (
+    "-n",
+    "1",
+    "-o",
+    "addopts=",
+    "-o",
+    "filterwarnings=",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:warnings",
+    "-q",
+    "--tb=short",
+)
 
 
 def _outcomes(emulator: Emulator, file: str, folder: Path, flag: bool) -> Outcomes:
@@ -47,4 +61,7 @@ def test_the_outcomes_are_those_of_stock_jax(emulator: Emulator, tmp_path: Path,
         -4000:
     ]
     assert "(XLA_SHMEM_STATS)" in (tmp_path / "flag/output.txt").read_text(errors="replace")
-    assert differences(stock, flagged) == []
+    worse = [
+        line for line in differences(stock, flagged) if not line.endswith("failed on stock JAX, passed with the flag")
+    ]
+    assert worse == []

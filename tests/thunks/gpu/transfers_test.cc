@@ -28,29 +28,41 @@ TEST_CASE("The capture of an overlapping transfer is an error") {
   }
 }
 
-TEST_CASE("Calls on a second stream are refused, but for those that a graph captures") {
+TEST_CASE("Calls on a second stream are refused while those on the first are in flight, but for captured ones") {
   GpuJob job({});
-  GpuJob::Pe& mine = job.pe(0);
-  const gpu::ScopedContext context(*mine.device);
-  const gpu::CudaStream second = mine.cuda->CreateStream();
-  char memory[64] = {};
-  const PermuteArguments permute{kName, kTag, -1, -1, {{memory}, {memory + 32}, {32}}};
+  std::vector<float> memory(16, 1.0F);
   gpu::GroupArguments group;
   group.name = kName;
   group.tag = kTag;
-  group.group = {0};
+  group.group = {0, 1};
   group.types = {ElementType::kF32};
-  group.buffers = permute.buffers;
-  CHECK(mine.transfers->RunPermute(permute, mine.compute).message() == "");
-  mine.cuda->BeginCapture(second);
-  CHECK(mine.transfers->RunPermute(permute, second).message() == "");
-  mine.cuda->EndCapture(second);
+  const auto run = [&](int pe, gpu::CudaStream stream) {
+    char* const operand = reinterpret_cast<char*>(&memory[static_cast<size_t>(pe) * 8]);
+    group.buffers = {{operand}, {operand + 16}, {16}};
+    const gpu::ScopedContext context(*job.pe(pe).device);
+    return job.pe(pe).transfers->RunGroup(group, stream).message();
+  };
+  GpuJob::Pe& mine = job.pe(0);
+  const gpu::CudaStream second = [&] {
+    const gpu::ScopedContext context(*mine.device);
+    return mine.cuda->CreateStream();
+  }();
+  CHECK(run(0, mine.compute) == "");
   const size_t before = mine.cuda->commands();
-  CHECK(mine.transfers->RunPermute(permute, second).message().find("module/op: it runs on a second stream") == 0);
-  CHECK(mine.transfers->RunGroup(group, second).message().find("module/op: it runs on a second stream") == 0);
+  CHECK(run(0, second).find("module/op: it runs on a second stream") == 0);
   CHECK(mine.cuda->commands() == before);
-  CHECK(mine.transfers->RunGroup(group, mine.compute).message() == "");
+  CHECK(run(1, job.pe(1).compute) == "");
   REQUIRE(job.Synchronize());
+  // As after clear_backends: the first stream is gone.
+  CHECK(run(0, second) == "");
+  CHECK(run(0, mine.compute).find("module/op: it runs on a second stream") == 0);
+  mine.cuda->BeginCapture(mine.compute);
+  CHECK(run(0, mine.compute) == "");
+  mine.cuda->EndCapture(mine.compute);
+  CHECK(run(1, job.pe(1).compute) == "");
+  REQUIRE(job.Synchronize());
+  CHECK(memory[4] == 2.0F);
+  CHECK(memory[12] == 2.0F);
 }
 
 void CheckInFlight(GpuPermute permute_by) {

@@ -143,7 +143,9 @@ Status Transfers::RunGroup(const GroupArguments& group, CudaStream stream) {
 
 Status Transfers::CheckInLine(CudaStream stream, bool in_graph) {
   if (in_graph) return {};
-  if (in_line_stream_ == nullptr) in_line_stream_ = stream;
+  // Once its calls have ended another stream may take its place: after clear_backends JAX has a client with new
+  // streams.
+  if (in_line_stream_ == nullptr || lanes_->HasFinished(LaneUse::kInLine, in_line_ticket_)) in_line_stream_ = stream;
   if (in_line_stream_ == stream) return {};
   return Status::Error(
       "it runs on a second stream of XLA, where its messages could meet those of the first: take it out of compute_on "
@@ -157,6 +159,7 @@ Status Transfers::RunKernel(const Arguments& arguments, CudaStream stream) {
   if (const Status status = CheckInLine(stream, in_graph); !status.ok()) return ErrorOf(arguments.name, status);
   EventRef begun = in_graph ? nullptr : Time(arguments.follower, stream);
   const uint64_t ticket = lanes_->Enqueue(LaneUse::kInLine, arguments, stream, in_graph);
+  if (ticket != 0) in_line_ticket_ = ticket;
   if (!in_graph) FollowKernel(LaneUse::kInLine, arguments.follower, ticket, std::move(begun), stream);
   return ErrorOf(arguments.name, device_->TakeError());
 }

@@ -77,7 +77,7 @@ class Transfers {
   Status StartKernel(const TransferKey& key, const Arguments& arguments, bool alone, CudaStream stream);
   template <typename Arguments>
   Status RunKernel(const Arguments& arguments, CudaStream stream);
-  // The lanes of kInLine serve one stream, on which XLA launches its graphs too.
+  // The lanes of kInLine serve one stream at a time, on which XLA launches its graphs too.
   Status CheckInLine(CudaStream stream, bool in_graph);
   void FollowKernel(LaneUse use, const std::shared_ptr<Follower>& follower, uint64_t ticket, EventRef begun,
                     CudaStream stream);
@@ -93,7 +93,8 @@ class Transfers {
   const CudaStream group_stream_;
   std::mutex mutex_;
   bool lanes_watched_[2] = {false, false};
-  CudaStream in_line_stream_ = nullptr;                   // of the calls so far, null before the first
+  CudaStream in_line_stream_ = nullptr;                   // of the calls in flight, null before the first
+  uint64_t in_line_ticket_ = 0;                           // of the last such call
   std::map<TransferKey, std::vector<EventRef>> started_;  // what a done waits for
 };
 
