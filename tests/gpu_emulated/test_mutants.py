@@ -155,9 +155,6 @@ MUTANTS = {
         "      if (!Receives(member)) return;\n      AwaitHead(member);\n",
         "      if (Receives(member)) AwaitHead(member);\n",
     ),
-    "a word of packets changes while threads look at it": Mutant(
-        "nvshmem/gpu/kernels/packets.cuh", "    __syncthreads();  // until here other threads look at the words\n", ""
-    ),
     "a PE with nothing to send sends no packet": Mutant(
         "nvshmem/gpu/kernels/packets.cuh",
         "      StorePairRelaxed(slot, messages_[member], messages_[member]);\n",
@@ -234,11 +231,6 @@ MUTANTS = {
         "nvshmem/gpu/kernels/ragged_all_to_all.cuh",
         "      lane_.Await(member, lane_.posted());\n      Hear(member);\n",
         "      Hear(member);\n",
-    ),
-    "a ragged lane reads before all threads have seen the message": Mutant(
-        "nvshmem/gpu/kernels/ragged_all_to_all.cuh",
-        "      Hear(member);\n    });\n    __syncthreads();\n",
-        "      Hear(member);\n    });\n",
     ),
     "a ragged lane stops when it has sent all": Mutant(
         "nvshmem/gpu/kernels/ragged_all_to_all.cuh",

@@ -183,6 +183,11 @@ class Run {
       }
     }
     Compare(launched);
+    const gpu::Transfers::InGraphs counted = transfers_.in_graphs();
+    if (counted.run != counted.captured * kLaunches) {
+      End(1, std::to_string(counted.run) + " operations have ended in " + std::to_string(kLaunches) + " graphs of " +
+                 std::to_string(counted.captured));
+    }
   }
 
  private:
