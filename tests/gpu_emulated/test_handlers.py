@@ -104,8 +104,9 @@ def test_each_nvlink_domain_is_a_world(
     )
     for rank, report in enumerate(reports):
         assert report["right"]
-        # A call is decoded once on each GPU.
-        assert (report["decoded"], report["decoded_again"]) == (2 * 4 // processes, 0)
+        # A call is decoded once on each GPU; at a third one the threads of a process's GPUs meet.
+        calls = 3 if processes < 4 else 2
+        assert (report["decoded"], report["decoded_again"]) == (calls * 4 // processes, 0)
         assert any("permute" in target for target in report["collectives"])
         assert any("all_reduce" in target for target in report["collectives"])
         permute, total = report["errors"]
