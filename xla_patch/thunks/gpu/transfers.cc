@@ -144,8 +144,9 @@ Status Transfers::RunGroup(const GroupArguments& group, CudaStream stream) {
 Status Transfers::CheckInLine(CudaStream stream, bool in_graph) {
   if (in_graph) return {};
   // Once its calls have ended another stream may take its place: after clear_backends JAX has a client with new
-  // streams.
-  if (in_line_stream_ == nullptr || lanes_->HasFinished(LaneUse::kInLine, in_line_ticket_)) in_line_stream_ = stream;
+  // streams. Whether a graph with calls still runs is not known here.
+  const bool is_idle = lanes_->captured() == 0 && lanes_->HasFinished(LaneUse::kInLine, in_line_ticket_);
+  if (in_line_stream_ == nullptr || is_idle) in_line_stream_ = stream;
   if (in_line_stream_ == stream) return {};
   return Status::Error(
       "it runs on a second stream of XLA, where its messages could meet those of the first: take it out of compute_on "
