@@ -95,19 +95,27 @@ def ranks_of(out: Path) -> list[int]:
 
 
 def abandoned_segments(*, results: Path | None = None) -> set[str]:
-    """The segments of xla-shmem that no running process has mapped. For what a job leaves, see `left_behind`.
+    """The segments of xla-shmem of jobs without a running process. For what a job leaves, see `left_behind`.
 
-    Processes of the job that reports to `results` do not count.
+    Processes of the job that reports to `results` do not count. A process belongs to the job whose key it has in its
+    environment, or to that whose segment it has mapped. (The launcher of a job unlinks those of killed ranks at its
+    end, and on GPUs the other ranks do not map them.)
     """
     segments = {path.name for path in SHM.glob(f"xla_shmem.{os.getuid()}.*")}
     if not segments:
         return segments
-    maps = []
+    used = b""
     for directory in processes_of(results, others=True) if results else Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            maps.append((directory / "maps").read_text())
-    mapped = "\n".join(maps)
-    return {name for name in segments if name not in mapped}
+            used += (directory / "maps").read_bytes() + (directory / "environ").read_bytes()
+    return {
+        name for name in segments if name.encode() not in used and b"XLA_SHMEM_JOB=" + _launch_of(name) not in used
+    }
+
+
+def _launch_of(segment: str) -> bytes:
+    """The digits of a segment's name that are those of its launcher's key."""
+    return segment.split(".")[2][:16].encode()
 
 
 def left_behind(before: set[str], *, results: Path | None = None) -> set[str]:
