@@ -42,13 +42,14 @@ TEST_CASE("An operation that is not ready stays with its caller, without an erro
 class SlowOperation : public Operation {
  public:
   // Finishes at Poll number `polls`. Each Poll takes `each`.
-  SlowOperation(int polls, std::chrono::milliseconds each, bool makes_progress)
-      : left_(polls), each_(each), makes_progress_(makes_progress) {}
+  SlowOperation(int polls, std::chrono::milliseconds each, bool makes_progress, int patience = 1)
+      : left_(polls), each_(each), makes_progress_(makes_progress), patience_(patience) {}
   bool Poll() override {
     std::this_thread::sleep_for(each_);
     return --left_ <= 0;
   }
   bool made_progress() const override { return makes_progress_; }
+  int Patience() const override { return patience_; }
   std::string Describe(const std::set<int>&) const override { return "slow"; }
   std::set<int> WaitsFor() const override { return {}; }
   void Abandon() override {}
@@ -57,6 +58,7 @@ class SlowOperation : public Operation {
   int left_;
   const std::chrono::milliseconds each_;
   const bool makes_progress_;
+  const int patience_;
 };
 
 TEST_CASE("An operation that makes progress is polled longer than one that waits, but not for ever") {
@@ -66,6 +68,14 @@ TEST_CASE("An operation that makes progress is polled longer than one that waits
   CHECK_FALSE(ValueOf(engine.TryInline(waits)));
   CHECK(ValueOf(engine.TryInline(progresses)));
   CHECK_FALSE(ValueOf(engine.TryInline(endless)));
+}
+
+TEST_CASE("An operation may ask its caller for more patience") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 60ms, 10s);
+  SlowOperation patient(5, 30ms, false, 100), too_patient(1000, 30ms, false, 3);
+  CHECK(ValueOf(engine.TryInline(patient)));
+  CHECK_FALSE(ValueOf(engine.TryInline(too_patient)));
 }
 
 class CountedOperation : public GateOperation {

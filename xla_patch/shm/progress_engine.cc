@@ -94,9 +94,10 @@ Result<bool> ProgressEngine::TryInline(Operation& operation) {
   if (Poll(operation)) return true;
   if (failed_.load(std::memory_order_relaxed)) return give_up();
   if (unfinished_.load(std::memory_order_relaxed) >= kCrowd) return false;
+  const auto spin = operation.Patience() * spin_;
   Clock::time_point now = Clock::now();
-  Clock::time_point until = now + spin_;
-  const Clock::time_point last = now + kMaxInlineSpins * spin_;
+  Clock::time_point until = now + spin;
+  const Clock::time_point last = now + kMaxInlineSpins * spin;
   PollBackoff backoff(busy_polls_);
   do {
     backoff.Wait();
@@ -104,7 +105,7 @@ Result<bool> ProgressEngine::TryInline(Operation& operation) {
     if (failed_.load(std::memory_order_relaxed)) return give_up();
     now = Clock::now();
     if (operation.made_progress()) {
-      until = std::min(now + spin_, last);
+      until = std::min(now + spin, last);
       backoff = PollBackoff(busy_polls_);
     }
   } while (now < until);

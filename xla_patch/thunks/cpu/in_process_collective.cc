@@ -13,6 +13,10 @@ namespace xla_shmem {
 
 namespace {
 
+// What a thread writes in several times as long as another one takes to wake up.
+constexpr size_t kWorthHelp = 512 << 10;
+constexpr size_t kMostPatient = 16 << 20;
+
 class WorkerCount {
  public:
   explicit WorkerCount(std::atomic<int>* workers) : workers_(workers) {
@@ -46,7 +50,7 @@ bool InProcessMeeting::Arrive(size_t index, MemberBuffers buffers, const PlanInP
     if (i > 0) shares_[i - 1].end = begin;
   }
   is_planned_.store(true, std::memory_order_release);
-  return plan_.chunks() == 0;
+  return true;
 }
 
 bool InProcessMeeting::Work(size_t index, bool* is_last) {
@@ -113,7 +117,9 @@ bool InProcessCollective::Poll() {
   if (meeting_ == nullptr) {
     meeting_ = context_->meetings->Join(key_, group_, context_->llc_share);
     index_ = static_cast<size_t>(std::find(group_.begin(), group_.end(), context_->pe) - group_.begin());
-    is_last = meeting_->Arrive(index_, std::move(buffers_), plan_);
+    const bool planned = meeting_->Arrive(index_, std::move(buffers_), plan_);
+    is_last = planned && meeting_->done();
+    if (planned && meeting_->written() >= kWorthHelp) shm::Ring(context_->heap->OwnBell());
     made_progress_ = true;
   }
   bool ran_last = false;
@@ -122,6 +128,8 @@ bool InProcessCollective::Poll() {
   if (is_last || ran_last) shm::Ring(context_->heap->OwnBell());
   return meeting_->done();
 }
+
+int InProcessCollective::Patience() const { return 1 + static_cast<int>(std::min(bytes_, kMostPatient) / kWorthHelp); }
 
 std::string InProcessCollective::Describe(const std::set<int>& pes) const {
   std::set<int> missing;

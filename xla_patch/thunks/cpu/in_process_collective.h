@@ -40,7 +40,7 @@ class InProcessMeeting {
   InProcessMeeting(size_t members, size_t cached_bytes);
 
   // Member `index` has come. Its buffers stay valid until done() or Stop. The last one to come plans the work; true if
-  // there is none, so that done() turned true.
+  // it is this one. If there is none, done() turned true.
   bool Arrive(size_t index, MemberBuffers buffers, const PlanInProcess& plan);
   size_t members() const { return members_.size(); }
   bool HasArrived(size_t index) const { return has_arrived_[index].load(std::memory_order_relaxed); }
@@ -48,6 +48,8 @@ class InProcessMeeting {
   // same parts of the buffers in each execution. True if it ran one; nothing before all have come. `*is_last`: it ran
   // the last chunk, so that done() turned true.
   bool Work(size_t index, bool* is_last);
+  // Bytes that all chunks together write; only once the work is planned.
+  size_t written() const { return plan_.written(); }
   // All is moved. Nobody touches the members' buffers any more.
   bool done() const {
     return is_planned_.load(std::memory_order_acquire) && left_.load(std::memory_order_acquire) == 0;
@@ -120,6 +122,7 @@ class InProcessCollective : public Operation {
 
   bool Poll() override;
   bool made_progress() const override { return made_progress_; }
+  int Patience() const override;
   std::string Describe(const std::set<int>& pes) const override;
   std::set<int> WaitsFor() const override;
   void Abandon() override;
