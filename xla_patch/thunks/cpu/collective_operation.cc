@@ -40,6 +40,11 @@ std::string NameExecution(CollectiveOp op, const std::string& name, size_t bytes
          NameRun(key.execution);
 }
 
+int PatienceFor(size_t bytes) {
+  constexpr size_t kOnce = 256 << 10, kMost = 8 << 20;
+  return 1 + static_cast<int>(std::min(bytes, kMost) / kOnce);
+}
+
 std::string NameMissing(const std::set<int>& missing) {
   std::string text;
   const char* before = "; not arrived at this operation: PE ";

@@ -15,7 +15,6 @@ namespace {
 
 // What a thread writes in several times as long as another one takes to wake up.
 constexpr size_t kWorthHelp = 512 << 10;
-constexpr size_t kMostPatient = 16 << 20;
 
 class WorkerCount {
  public:
@@ -128,8 +127,6 @@ bool InProcessCollective::Poll() {
   if (is_last || ran_last) shm::Ring(context_->heap->OwnBell());
   return meeting_->done();
 }
-
-int InProcessCollective::Patience() const { return 1 + static_cast<int>(std::min(bytes_, kMostPatient) / kWorthHelp); }
 
 std::string InProcessCollective::Describe(const std::set<int>& pes) const {
   std::set<int> missing;

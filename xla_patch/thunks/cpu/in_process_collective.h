@@ -122,7 +122,7 @@ class InProcessCollective : public Operation {
 
   bool Poll() override;
   bool made_progress() const override { return made_progress_; }
-  int Patience() const override;
+  int Patience() const override { return PatienceFor(bytes_); }
   std::string Describe(const std::set<int>& pes) const override;
   std::set<int> WaitsFor() const override;
   void Abandon() override;
