@@ -108,9 +108,7 @@ def abandoned_segments(*, results: Path | None = None) -> set[str]:
     for directory in processes_of(results, others=True) if results else Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             used += (directory / "maps").read_bytes() + (directory / "environ").read_bytes()
-    return {
-        name for name in segments if name.encode() not in used and b"XLA_SHMEM_JOB=" + _launch_of(name) not in used
-    }
+    return {name for name in segments if name.encode() not in used and b"XLA_SHMEM_JOB=" + _launch_of(name) not in used}
 
 
 def _launch_of(segment: str) -> bytes:
