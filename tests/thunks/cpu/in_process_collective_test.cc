@@ -198,6 +198,17 @@ TEST_CASE("Who comes last to a large collective wakes the others before it begin
   CHECK(rings(1 << 20) == 2);
 }
 
+TEST_CASE("A thread waits longer for a large collective") {
+  Job job(InProcess(2));
+  const auto patience = [&](size_t bytes) {
+    PermuteTransfer permute(NextKey(), 0, {1, 0}, {bytes}, Placement::kApart);
+    return permute.Begin(job.context(0))->Patience();
+  };
+  CHECK(patience(64 << 10) == 1);
+  CHECK(patience(1 << 20) == 5);
+  CHECK(patience(64 << 20) == patience(8 << 20));
+}
+
 TEST_CASE("Giving up waits for a thread that is at work") {
   constexpr size_t kBytes = 16 << 20;
   std::vector<char> from(kBytes, 'f'), to(kBytes, 't');

@@ -98,6 +98,18 @@ TEST_CASE("If PEs share cores, a single message gets more slots, as far as there
   CHECK(taken(8 << 20, 1) == kSlotsInFlight);
 }
 
+TEST_CASE("If PEs share cores, a thread waits longer for a large message") {
+  Job job(Staged());
+  PeContext context = job.context(0);
+  PermuteTransfer small({1, 1}, 0, {1, 0}, {64 << 10}, Placement::kApart);
+  PermuteTransfer large({2, 1}, 0, {1, 0}, {1 << 20}, Placement::kApart);
+  for (const bool is_oversubscribed : {false, true}) {
+    context.is_oversubscribed = is_oversubscribed;
+    CHECK(small.Begin(context)->Patience() == 1);
+    CHECK(large.Begin(context)->Patience() == (is_oversubscribed ? 5 : 1));
+  }
+}
+
 TEST_CASE("A block set that would be incomplete takes no block") {
   JobOptions options = Staged();
   options.reserve_bytes = 64 << 10;
