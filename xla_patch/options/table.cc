@@ -130,7 +130,7 @@ std::vector<Option> Rows() {
           "a number of seconds > 0, or inf",
           "Limit on a collective's time without progress. `inf`: it waits for late processes and names them."),
       Count("spin_us", "100", "0", kOnCpu | kChangesTimes, {}, 0, 1000000, "a whole number of microseconds",
-            "How long a waiting collective polls, yielding its core, before it sleeps. Large ones may poll longer."),
+            "How long a waiting collective polls, yielding its core, before it sleeps; large ones longer."),
       Choice("single_copy", "auto", "off", kOnCpu | kChangesTimes, {{"auto"}, {"off"}, {"user"}},
              "Whether a process reads large messages directly from its peers' memory. `auto`: if it is permitted "
              "and faster. Where `kernel.yama.ptrace_scope` is 1, `auto` permits it to the launcher's processes, "
