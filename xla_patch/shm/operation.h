@@ -15,8 +15,8 @@ class Operation {
   // Whether the last Poll advanced the transfer, so that the next Poll should come soon. Returns false if the answer is
   // not certain.
   virtual bool made_progress() const { return false; }
-  // For how many times its usual time the thread that starts the operation should poll without progress. More than 1
-  // pays for operations that take longer than a sleep and a wake-up.
+  // How many times as long as usual the thread that starts the operation polls without progress. More than 1 pays if
+  // the operation takes longer than a sleep and a wake-up.
   virtual int Patience() const { return 1; }
   // From here on Poll may come late, after a sleep. The next Poll must publish everything that peers may need.
   virtual void OnSubmit() {}
