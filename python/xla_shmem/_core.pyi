@@ -1186,7 +1186,7 @@ def gpu_symmetric(bytes: int) -> int:
       RuntimeError: there is not enough memory.
     """
 
-def cuda_handlers(in_graphs: bool = True) -> dict[str, HandlerStages]:
+def cuda_handlers() -> dict[str, HandlerStages]:
     """Returns the FFI targets of XLA:GPU by name."""
 
 def cpu_handlers() -> dict[str, HandlerStages]:

@@ -23,7 +23,7 @@ GPU_PART_TARGETS = {
 }
 #: Of the calls around collectives of the default backend (hlo/rewrite/marks.h).
 MARK_TARGETS = {"xla_shmem.begin", "xla_shmem.end"}
-#: Of the call with which a program begins (hlo/rewrite/meeting_call.h).
+#: Of the call with which a program begins (hlo/rewrite/several_gpus.h).
 MEET_TARGET = "xla_shmem.meet"
 
 
@@ -51,7 +51,8 @@ def test_every_call_target_has_one_handler_on_each_platform_that_the_op_is_lower
     on_cpu = {op["targets"][0] for op in OPS if op["on_cpu"]} | PART_TARGETS
     on_gpu = {target for op in OPS if op["on_gpu"] for target in op["targets"]} | GPU_PART_TARGETS
     assert set(_core.cpu_handlers()) == on_cpu | MARK_TARGETS
-    assert set(_core.cuda_handlers()) == on_gpu | {MEET_TARGET}
+    in_loops = {op["targets"][0] for op in OPS if op["on_gpu"]} | GPU_PART_TARGETS
+    assert set(_core.cuda_handlers()) == on_gpu | {MEET_TARGET} | {f"{target}_in_loop" for target in in_loops}
 
 
 def test_each_op_and_each_part_has_one_cpu_handler() -> None:

@@ -40,8 +40,8 @@ class Executions:
             self._patched.XlaShmemRuns.restype = ctypes.c_uint64
         handlers = _core.cuda_handlers
 
-        def counted_handlers(**options: bool) -> dict[str, Any]:
-            found = handlers(**options)
+        def counted_handlers() -> dict[str, Any]:
+            found = handlers()
             return {
                 target: stages if target.endswith("_done") else self._counted(stages)
                 for target, stages in found.items()

@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from emulated_jobs import run_emulated
-from emulator import NO_GRAPH_FLAGS, Emulator
+from emulator import GRAPH_FLAGS, NO_GRAPH_FLAGS, Emulator
+
+FLAGS = [
+    pytest.param(NO_GRAPH_FLAGS, id="no-graphs"),
+    pytest.param(GRAPH_FLAGS, id="graphs", marks=pytest.mark.form),
+]
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize(
     ("when", "values"),
     [("first", [[[1.5, 2.5, 3.5]]]), ("next", [[[1.5, 2.5, 3.5]], [[10.0, 12.0, 14.0]]])],
 )
 def test_a_gpu_that_loads_code_holds_no_launch_for_which_its_peers_wait(
-    emulator: Emulator, tmp_path: Path, when: str, values: list[list[list[float]]]
+    emulator: Emulator, tmp_path: Path, when: str, values: list[list[list[float]]], flags: Sequence[str]
 ) -> None:
-    assert _values(emulator, tmp_path, when, ranks=1, devices=4) == values
+    assert _values(emulator, tmp_path, when, flags, ranks=1, devices=4) == values
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("flags", FLAGS)
 def test_a_library_that_loads_code_holds_no_launch_for_which_another_process_waits(
-    emulator: Emulator, tmp_path: Path
+    emulator: Emulator, tmp_path: Path, flags: Sequence[str]
 ) -> None:
-    assert _values(emulator, tmp_path, "library", ranks=2, devices=2) == [8.0]
+    assert _values(emulator, tmp_path, "library", flags, ranks=2, devices=2) == [8.0]
 
 
-def _values(emulator: Emulator, results: Path, when: str, ranks: int, devices: int) -> Any:
+def _values(emulator: Emulator, results: Path, when: str, flags: Sequence[str], ranks: int, devices: int) -> Any:
     """Returns the values of rank 0."""
     job = run_emulated(
         emulator,
@@ -37,7 +45,7 @@ def _values(emulator: Emulator, results: Path, when: str, ranks: int, devices: i
         ranks=ranks,
         devices=devices,
         results=results,
-        flags=NO_GRAPH_FLAGS,
+        flags=flags,
         timeout=240,
         GPU_EMULATOR_BLOCKING="2",
         GPU_EMULATOR_BLOCKED_TIMEOUT="20",

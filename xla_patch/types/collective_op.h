@@ -99,7 +99,7 @@ inline constexpr char kAfterTarget[] = "xla_shmem.after";
 inline constexpr char kBeginTarget[] = "xla_shmem.begin";
 inline constexpr char kEndTarget[] = "xla_shmem.end";
 
-// Target of the call with which a program begins in a process with several GPUs (hlo/rewrite/meeting_call.h).
+// Target of the call with which a program begins in a process with several GPUs (hlo/rewrite/several_gpus.h).
 inline constexpr char kMeetTarget[] = "xla_shmem.meet";
 
 // Whether a custom call with this target is one of these.
@@ -110,6 +110,10 @@ constexpr bool MovesNothing(std::string_view target) {
 constexpr bool CarriesCollective(std::string_view target) {
   return target.substr(0, 10) == "xla_shmem." && !MovesNothing(target);
 }
+
+// Ends the target of a whole collective, or of a part, in a loop of a program that uses several GPUs of a process
+// (hlo/rewrite/several_gpus.h). CUDA graphs hold no such call: XLA makes graphs of a loop while the loop runs.
+inline constexpr std::string_view kInLoopSuffix = "_in_loop";
 
 constexpr const CollectiveOpInfo& InfoOf(CollectiveOp op) noexcept { return kCollectiveOps[static_cast<size_t>(op)]; }
 

@@ -302,9 +302,7 @@ def _gpu_notes(facts: Facts) -> Iterator[Finding]:
             "",
             is_fault=False,
         )
-        yield Finding(
-            "their collectives stay outside of CUDA graphs, which their other work may be in", "", is_fault=False
-        )
+        yield Finding("their collectives in loops stay outside of CUDA graphs", "", is_fault=False)
     elif facts.installation.cuda_plugins and not facts.environment.needs_nvshmem:
         plugin = facts.installation.cuda_plugins[0]
         yield from _nvshmem_finding(facts, plugin.cuda, "; the CUDA driver makes the symmetric memory instead")

@@ -73,10 +73,7 @@ class GpuPlatform:
         Raises:
           RuntimeError: the plugin refuses.
         """
-        # XLA may make or update a graph with calls while the program runs, and wait for the GPUs. It updates
-        # graphs of its own collectives before the threads of a process's GPUs meet (docs/protocol.md).
-        in_graphs = self._job is None or self._job.gpus < 2
-        for target, stages in _core.cuda_handlers(in_graphs=in_graphs).items():
+        for target, stages in _core.cuda_handlers().items():
             self._plugin.register_handler(target, stages)
         _core.gpu_pass().set_hooks(self._connect, observe, unread)
         _core.set_gpu_admit_hook(self.job_topology)

@@ -363,7 +363,7 @@ def test_several_gpus_in_one_process_are_a_note_that_names_the_heap() -> None:
     assert diagnosis.gpu.works
     heap, graphs = diagnosis.gpu.notes
     assert "uses 8 GPUs; the CUDA driver makes their symmetric memory" in heap.what
-    assert graphs.what == "their collectives stay outside of CUDA graphs, which their other work may be in"
+    assert graphs.what == "their collectives in loops stay outside of CUDA graphs"
     assert diagnosis.first is None
 
 

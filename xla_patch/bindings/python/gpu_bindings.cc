@@ -270,11 +270,10 @@ void SetAdmitHook(nb::callable hook) {
   });
 }
 
-nb::dict CudaHandlers(bool in_graphs) {
+nb::dict CudaHandlers() {
   nb::dict handlers;
   for (const GpuHandler& handler : GpuHandlers()) {
-    handlers[handler.target] =
-        HandlerStages(GpuInstantiateHandler, in_graphs ? handler.execute.in_graphs : handler.execute.outside_graphs);
+    handlers[handler.target.c_str()] = HandlerStages(GpuInstantiateHandler, handler.execute);
   }
   return handlers;
 }
@@ -377,8 +376,7 @@ void BindGpuRuntime(nb::module_& m) {
   BindRuntime(m);
   BindNvshmem(m);
   BindDeviceCode(m);
-  m.def("cuda_handlers", &CudaHandlers, nb::arg("in_graphs") = true,
-        "FFI targets of XLA:GPU by name, as cpu_handlers. `in_graphs`: whether CUDA graphs may capture the calls.");
+  m.def("cuda_handlers", &CudaHandlers, "FFI targets of XLA:GPU by name, as cpu_handlers.");
 }
 
 }  // namespace xla_shmem

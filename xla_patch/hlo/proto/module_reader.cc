@@ -330,9 +330,9 @@ std::string_view FieldOf(const Instruction& instruction, uint32_t number) {
 
 std::string_view OpcodeOf(const Instruction& instruction) { return FieldOf(instruction, InstructionField::kOpcode); }
 
-bool CallsTarget(const Instruction& instruction, std::string_view target) {
-  return instruction.opcode.op_class == OpClass::kCustomCall &&
-         FieldOf(instruction, InstructionField::kCustomCallTarget) == target;
+std::string_view TargetOf(const Instruction& instruction) {
+  return instruction.opcode.op_class == OpClass::kCustomCall ? FieldOf(instruction, InstructionField::kCustomCallTarget)
+                                                             : std::string_view();
 }
 
 bool DecodeOperands(const Instruction& instruction, std::vector<int64_t>* operand_ids) {

@@ -83,8 +83,8 @@ class InstructionIndex {
 
 std::string_view OpcodeOf(const Instruction& instruction);
 
-// Whether the instruction is a custom call of this target.
-bool CallsTarget(const Instruction& instruction, std::string_view target);
+// Of a custom call; empty for all else.
+std::string_view TargetOf(const Instruction& instruction);
 
 // The ids of the instruction's operands. False if they are malformed.
 bool DecodeOperands(const Instruction& instruction, std::vector<int64_t>* operand_ids);

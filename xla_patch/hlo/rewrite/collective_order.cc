@@ -42,7 +42,7 @@ std::string_view Text(const Instruction& instruction, uint32_t number) {
   return {};
 }
 
-bool IsAfter(const Instruction& instruction) { return CallsTarget(instruction, kAfterTarget); }
+bool IsAfter(const Instruction& instruction) { return TargetOf(instruction) == kAfterTarget; }
 
 // These need not touch all their operands, nor write all their results.
 bool IsControlFlow(const Instruction& instruction) {

@@ -47,7 +47,7 @@ class Marker {
     place->second.has_complete_schedule = IsComplete(schedule_, module_, where);
     for (size_t i = where.first; i < where.last; ++i) {
       std::vector<int64_t> operands;
-      if (CallsTarget(module_.instructions[i], kEndTarget) && DecodeOperands(module_.instructions[i], &operands) &&
+      if (TargetOf(module_.instructions[i]) == kEndTarget && DecodeOperands(module_.instructions[i], &operands) &&
           !operands.empty()) {
         place->second.marked.insert(operands[0]);
       }

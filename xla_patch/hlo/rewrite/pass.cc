@@ -20,8 +20,8 @@
 #include "xla_patch/hlo/rewrite/hierarchical_collective.h"
 #include "xla_patch/hlo/rewrite/hierarchical_collective_on_gpu.h"
 #include "xla_patch/hlo/rewrite/marks.h"
-#include "xla_patch/hlo/rewrite/meeting_call.h"
 #include "xla_patch/hlo/rewrite/new_numbers.h"
+#include "xla_patch/hlo/rewrite/several_gpus.h"
 #include "xla_patch/hlo/rewrite/xla_ways.h"
 
 namespace xla_shmem {
@@ -268,10 +268,10 @@ Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
     XLA_SHMEM_RETURN_IF_ERROR(RewriteAgain(bytes, options, mark, &result).status());
   }
   if (options.lowering == Lowering::kGpu && pass.has_calls()) {
-    const auto meet = [&](const hlo::Module& rewritten, const DeviceAssignment& devices) {
-      return hlo::AddMeetingCall(rewritten, devices, options.topology, module->structure_hash);
+    const auto fit = [&](const hlo::Module& rewritten, const DeviceAssignment& devices) {
+      return hlo::FitSeveralGpus(rewritten, devices, options.topology, module->structure_hash);
     };
-    XLA_SHMEM_RETURN_IF_ERROR(RewriteAgain(bytes, options, meet, &result).status());
+    XLA_SHMEM_RETURN_IF_ERROR(RewriteAgain(bytes, options, fit, &result).status());
   }
   if (has_moved) {
     Result<PassResult> written = RunPass(result.module, options);

@@ -42,17 +42,20 @@ const std::vector<GpuHandler>& GpuHandlers() { return Registered(); }
 
 XLA_FFI_Error* GpuInstantiateHandler(XLA_FFI_CallFrame* frame) { return kInstantiate(frame); }
 
-GpuHandlerRegistration::GpuHandlerRegistration(CollectiveOp op, XLA_FFI_Error* (*start)(XLA_FFI_CallFrame*),
-                                               GpuExecute whole) noexcept {
+GpuHandlerRegistration::GpuHandlerRegistration(CollectiveOp op, FfiHandler start, WholeHandlers whole) noexcept {
   const CollectiveOpInfo& info = InfoOf(op);
-  const auto done = [](XLA_FFI_CallFrame* frame) { return kDone(frame); };
-  Registered().push_back({info.start_target, {start, start}});
-  Registered().push_back({info.done_target, {done, done}});
-  Registered().push_back({info.target, whole});
+  Registered().push_back({info.start_target, start});
+  Registered().push_back({info.done_target, [](XLA_FFI_CallFrame* frame) { return kDone(frame); }});
+  static_cast<void>(GpuCallRegistration(info.target, whole));
 }
 
-GpuCallRegistration::GpuCallRegistration(const char* target, GpuExecute call) noexcept {
+GpuCallRegistration::GpuCallRegistration(const char* target, FfiHandler call) noexcept {
   Registered().push_back({target, call});
+}
+
+GpuCallRegistration::GpuCallRegistration(const char* target, WholeHandlers whole) noexcept {
+  Registered().push_back({target, whole.in_graphs});
+  Registered().push_back({std::string(target).append(kInLoopSuffix), whole.in_loop});
 }
 
 }  // namespace xla_shmem

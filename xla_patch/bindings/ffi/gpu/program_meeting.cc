@@ -1,4 +1,4 @@
-// The handler of the call with which a program begins in a process with several GPUs (hlo/rewrite/meeting_call.h).
+// The handler of the call with which a program begins in a process with several GPUs (hlo/rewrite/several_gpus.h).
 #include <memory>
 #include <optional>
 
@@ -26,7 +26,7 @@ XLA_FFI_DEFINE_HANDLER(kMeet, Meet, GpuCallBinding());
 
 GpuCallRegistration Register() noexcept {
   const auto call = [](XLA_FFI_CallFrame* frame) { return kMeet(frame); };
-  return {kMeetTarget, {call, call}};
+  return {kMeetTarget, call};
 }
 
 const GpuCallRegistration gpu_meeting = Register();

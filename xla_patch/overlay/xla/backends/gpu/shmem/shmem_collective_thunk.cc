@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<CustomCallThunk>> CallOf(absl::string_view target
   for (const xla_shmem::GpuHandler& handler : xla_shmem::GpuHandlers()) {
     if (handler.target != target) continue;
     XLA_FFI_Handler_Bundle bundle = {};
-    bundle.execute = handler.execute.in_graphs;
+    bundle.execute = handler.execute;
     SHMEM_ASSIGN_OR_RETURN(
         std::unique_ptr<CustomCallThunk> call,
         CustomCallThunk::Create(upstream.thunk_info(), std::string(target), bundle, std::move(operands),

@@ -1,6 +1,9 @@
-"""The call with which a program of XLA:GPU begins if several of its devices belong to one process."""
+"""What a program of XLA:GPU has if several of its devices belong to one process: a call with which it begins, and calls
+in loops that CUDA graphs do not hold."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 from hlo_text import PassRun, run_pass
@@ -119,16 +122,42 @@ def test_a_call_says_whether_all_devices_of_the_job_run_it_equally_often(body: s
     assert on_all_of(run) == ("1" if on_all else None)
 
 
-def test_a_call_of_a_program_on_some_devices_does_not_say_that_all_run_it() -> None:
-    run = on_gpu(on_two_devices(0, 2), profile="domain")
-    assert calls(run)
-    assert on_all_of(run) is None
-    one_each = _core.Topology([(i, i, 0, 0, i) for i in range(4)])
-    assert on_all_of(on_gpu(module_with(PAIR), topology=one_each)) is None
+def test_graphs_hold_calls_in_branches_and_none_in_loops() -> None:
+    assert targets(on_gpu(module_with(IN_BRANCH))) == ["xla_shmem.all_reduce"]
+    assert targets(on_gpu(module_with(IN_LOOP))) == ["xla_shmem.all_reduce_in_loop"]
+
+
+def test_graphs_hold_no_call_of_a_branch_in_a_loop() -> None:
+    branch = IN_BRANCH.replace("p1, p0, p0", "o, x0, x0")
+    body = f"turn {{ x0 = {A} parameter(0)  o = pred[] constant(true)  {branch} }}"
+    module = module_with(IN_LOOP.replace("body=yes", "body=turn")).replace("ENTRY", f"{body}\nENTRY")
+    assert targets(on_gpu(module)) == ["xla_shmem.all_reduce_in_loop"]
+
+
+def test_a_pair_in_a_loop_keeps_its_targets() -> None:
+    # Nothing overlaps with the only instructions of a loop, so it needs another one between start and done.
+    module = module_with(IN_LOOP).replace("  ROOT yd", f"  ym = {A} multiply(y0, y0)\n  ROOT yd")
+    assert targets(on_gpu(module)) == ["xla_shmem.all_reduce_start", "xla_shmem.all_reduce_done"]
+
+
+def test_only_the_target_of_a_call_in_a_loop_changes() -> None:
+    several = on_gpu(module_with(IN_LOOP))
+    (name,) = several.records
+    in_branch = on_gpu(module_with(IN_BRANCH))
+    assert several.after.instruction(name) == in_branch.after.instruction(name).replace("reduce", "reduce_in_loop")
+    assert several.after.arguments(name).keys() == in_branch.after.arguments(name).keys()
+    again = on_gpu(several.after.proto)
+    assert again.records == several.records
+    assert targets(again) == targets(several)
+
+
+def targets(run: PassRun) -> list[str]:
+    """Those of all calls that stand for collectives or parts of them."""
+    return re.findall(r'custom_call_target="(xla_shmem\.(?!meet)[^"]*)"', run.after.text)
 
 
 def on_all_of(run: PassRun) -> str | None:
     """What the call of the module's only collective says."""
     (name,) = run.records
-    assert run.after.target(name) == "xla_shmem.all_reduce"
+    assert run.after.target(name).startswith("xla_shmem.all_reduce")
     return run.after.arguments(name).get("on_all")
