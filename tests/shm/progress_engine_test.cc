@@ -70,12 +70,14 @@ TEST_CASE("An operation that makes progress is polled longer than one that waits
   CHECK_FALSE(ValueOf(engine.TryInline(endless)));
 }
 
-TEST_CASE("An operation may ask its caller for more patience") {
+TEST_CASE("An operation may ask its caller for more patience, up to a second") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   ProgressEngine engine(heap.get(), 60ms, 10s);
   SlowOperation patient(5, 30ms, false, 100), too_patient(1000, 30ms, false, 3);
   CHECK(ValueOf(engine.TryInline(patient)));
   CHECK_FALSE(ValueOf(engine.TryInline(too_patient)));
+  SlowOperation most_patient(100, 30ms, false, 1000);
+  CHECK_FALSE(ValueOf(engine.TryInline(most_patient)));
 }
 
 class CountedOperation : public GateOperation {

@@ -19,6 +19,8 @@ constexpr auto kMaxSleep = WaitWatch::kInterval;
 // The caller's thread polls an operation that keeps making progress for at most this many times `spin`, because XLA may
 // have other work for the thread.
 constexpr int kMaxInlineSpins = 10;
+// And no longer than this or `spin`, however patient it is: only the engine sees that a peer is gone.
+constexpr std::chrono::seconds kMostPatience{1};
 
 // Peers start independent operations in about the same order, so those that can go on are mostly among the oldest. A
 // pass over the front ends after this many operations without progress, and every so many passes one goes over all.
@@ -94,7 +96,7 @@ Result<bool> ProgressEngine::TryInline(Operation& operation) {
   if (Poll(operation)) return true;
   if (failed_.load(std::memory_order_relaxed)) return give_up();
   if (unfinished_.load(std::memory_order_relaxed) >= kCrowd) return false;
-  const auto spin = operation.Patience() * spin_;
+  const auto spin = std::max(spin_, std::min<std::chrono::microseconds>(operation.Patience() * spin_, kMostPatience));
   Clock::time_point now = Clock::now();
   Clock::time_point until = now + spin;
   const Clock::time_point last = now + kMaxInlineSpins * spin;
