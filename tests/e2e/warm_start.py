@@ -68,6 +68,8 @@ class WarmLauncher:
 
 class _Server:
     def __init__(self, environ: Mapping[str, str]) -> None:
+        from xla_shmem.launch.shared_buffers import shared_buffer_variables  # ranks without xla-shmem import this file
+
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.busy = threading.Lock()
         with theirs:
@@ -76,7 +78,12 @@ class _Server:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 # One thread of OpenBLAS: a fork would lose others. Python as the launcher starts its ranks.
-                env={"PYTHONUNBUFFERED": "1", **environ, "OPENBLAS_NUM_THREADS": "1"},
+                env={
+                    "PYTHONUNBUFFERED": "1",
+                    **shared_buffer_variables(environ),
+                    **environ,
+                    "OPENBLAS_NUM_THREADS": "1",
+                },
             )
 
     def run(self, request: Mapping[str, object], output: BinaryIO, results: Path) -> WarmLauncher:

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 
@@ -47,6 +48,17 @@ Outcome ReadProcess(pid_t pid, const RemotePiece* pieces, size_t count) {
   return Outcome::kDone;
 }
 
+// Reads by plain loads, or nothing if a piece does not lie in the shared buffers.
+bool ReadShared(const SharedBuffers* shared, const RemotePiece* pieces, size_t count) {
+  if (shared == nullptr) return false;
+  const auto is_shared = [&](const RemotePiece& piece) { return shared->Find(piece.remote, piece.bytes) != nullptr; };
+  if (!std::all_of(pieces, pieces + count, is_shared)) return false;
+  for (size_t i = 0; i < count; ++i) {
+    Copy(pieces[i].local, shared->Find(pieces[i].remote, pieces[i].bytes), pieces[i].bytes);
+  }
+  return true;
+}
+
 pid_t PidOf(const SegmentHeader& header) { return static_cast<pid_t>(header.pid.load(std::memory_order_acquire)); }
 
 bool Permitted(const SegmentHeader& header) {
@@ -67,7 +79,12 @@ CrossMemoryReader::CrossMemoryReader(const Heap* heap, SingleCopy single_copy) :
       reads = true;
     } else if (single_copy != SingleCopy::kOff && heap->Reaches(pe)) {
       const auto [verdict, is_new] = permitted.emplace(heap->ProcessOf(pe), false);
-      if (is_new) verdict->second = Permitted(heap->HeaderOf(pe));
+      if (is_new) {
+        const SegmentHeader& header = heap->HeaderOf(pe);
+        std::unique_ptr<SharedBuffers> shared = SharedBuffers::Map(header.shared_buffers, PidOf(header));
+        verdict->second = Permitted(header) || shared != nullptr;
+        shared_.emplace(heap->ProcessOf(pe), std::move(shared));
+      }
       reads = verdict->second;
     }
     reads_.push_back(reads);
@@ -81,9 +98,12 @@ Outcome CrossMemoryReader::Read(int pe, const RemotePiece* pieces, size_t count)
     return Outcome::kDone;
   }
   const SegmentHeader& header = heap_->HeaderOf(pe);
-  const Outcome outcome = ReadProcess(PidOf(header), pieces, count);
-  // A process that fails sets `failed` before it frees its operands, so bytes that were read later may be wrong. The
-  // system call above orders its reads before this load.
+  const SharedBuffers* const shared = shared_.at(heap_->ProcessOf(pe)).get();
+  const Outcome outcome =
+      ReadShared(shared, pieces, count) ? Outcome::kDone : ReadProcess(PidOf(header), pieces, count);
+  // A process that fails sets `failed` before it frees its operands, so bytes that were read later may be wrong. All
+  // were read before this load: a system call orders them, or the fence.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   return outcome == Outcome::kDone && header.failed.load(std::memory_order_seq_cst) != kNotFailed ? Outcome::kGone
                                                                                                   : outcome;
 }

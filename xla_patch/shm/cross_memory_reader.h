@@ -1,15 +1,19 @@
 // Reads the private memory of other processes, so that a large message is copied once and not twice.
 //
-// Uses process_vm_readv(2) if the kernel permits it. The reader tests that once for every process: it reads the job key
-// out of that process's memory. Whether a read is also faster is found out while the job runs
-// (thunks/cpu/protocol_choice.h). Between PEs of one process a read is a memcpy.
+// Memory that the other process shares (shared_buffers.h) is read by loads. For all else it uses process_vm_readv(2) if
+// the kernel permits it. The reader tests that once for every process: it reads the job key out of that process's
+// memory. Whether a read is also faster is found out while the job runs (thunks/cpu/protocol_choice.h). Between PEs of
+// one process a read is a memcpy.
 #ifndef XLA_SHMEM_SHM_CROSS_MEMORY_READER_H_
 #define XLA_SHMEM_SHM_CROSS_MEMORY_READER_H_
 
 #include <cstddef>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "xla_patch/shm/heap.h"
+#include "xla_patch/shm/shared_buffers.h"
 
 namespace xla_shmem::shm {
 
@@ -42,7 +46,8 @@ class CrossMemoryReader {
 
  private:
   const Heap* const heap_;
-  std::vector<bool> reads_;  // by PE
+  std::vector<bool> reads_;                               // by PE
+  std::map<int, std::unique_ptr<SharedBuffers>> shared_;  // by process
 };
 
 }  // namespace xla_shmem::shm

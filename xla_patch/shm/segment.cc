@@ -122,6 +122,7 @@ Result<std::unique_ptr<Segment>> Segment::Create(const JobKey& job, int process,
   header.bytes = bytes;
   segment->probe_ = job;
   header.probe_address = reinterpret_cast<uint64_t>(segment->probe_.words);
+  header.shared_buffers = OwnSharedBuffers();
   header.magic.store(kSegmentMagic, std::memory_order_release);
   return segment;
 }

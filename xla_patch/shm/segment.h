@@ -20,6 +20,7 @@
 #include "xla_patch/shm/futex.h"
 #include "xla_patch/shm/job_key.h"
 #include "xla_patch/shm/process_identity.h"
+#include "xla_patch/shm/shared_buffers.h"
 #include "xla_patch/shm/shared_text.h"
 #include "xla_patch/types/status.h"
 
@@ -27,7 +28,7 @@ namespace xla_shmem::shm {
 
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr uint64_t kSegmentMagic = 0x314d4853414c58ull;  // "XLASHM1"
-inline constexpr uint32_t kSegmentVersion = 7;
+inline constexpr uint32_t kSegmentVersion = 8;
 inline constexpr size_t kFailureTextBytes = 1024;
 
 // What a process says about the job, in SegmentHeader::failed.
@@ -65,6 +66,7 @@ struct SegmentHeader {
   uint64_t pid_start_time;  // clock ticks since boot (proc(5), field 22), to recognise a reused pid
   uint64_t pid_namespace;   // inode of /proc/self/ns/pid, because a pid has no meaning in another container
   uint64_t probe_address;   // of the job key in the owner's private memory (cross_memory_reader.h)
+  SharedBuffersRecord shared_buffers;
   std::atomic<uint32_t> attached;
   // A FailureState. A process sets it before it lets go of memory that others may still read.
   std::atomic<uint32_t> failed;

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xla_shmem.doctor.facts import Environment
-from xla_shmem.launch.huge_pages import VARIABLE, huge_page_variables
+from xla_shmem.launch.huge_pages import huge_page_variables
+from xla_shmem.launch.shared_buffers import shared_buffer_variables
 from xla_shmem.options import OptionError, resolve
 from xla_shmem.xla_flags import read_flag
 
@@ -46,7 +47,7 @@ def read_environment(environ: Mapping[str, str], visible: int) -> Environment:
         gpu_error=gpu_error,
         xla_flags=environ.get("XLA_FLAGS", ""),
         visible_devices=environ.get("CUDA_VISIBLE_DEVICES"),
-        small_pages=huge_page_variables(environ).get(VARIABLE, ""),
+        array_memory={**shared_buffer_variables(environ), **huge_page_variables(environ)},
         needs_nvshmem=needs_nvshmem,
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from xla_shmem.gpu.cuda_driver import VisibleGpus
@@ -80,7 +81,7 @@ class Environment:
       gpu_error: why JAX cannot use that choice; "" if it can.
       xla_flags: ``XLA_FLAGS``.
       visible_devices: ``CUDA_VISIBLE_DEVICES``; None if it is not set.
-      small_pages: ``GLIBC_TUNABLES`` with which arrays would lie in huge pages; "" if they do, or cannot.
+      array_memory: variables that ``xla-shmem launch`` would set for arrays; none that are set or cannot be.
       needs_nvshmem: whether ``XLA_SHMEM_GPU_HEAP`` or ``XLA_SHMEM_GPU_PUTS`` asks for NVSHMEM.
     """
 
@@ -95,7 +96,7 @@ class Environment:
     gpu_error: str = ""
     xla_flags: str = ""
     visible_devices: str | None = None
-    small_pages: str = ""
+    array_memory: Mapping[str, str] = field(default_factory=dict)
     needs_nvshmem: bool = False
 
 

@@ -199,10 +199,11 @@ def _cpu_notes(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             f"/dev/shm has {facts.shared_memory.free >> 20} MiB free, enough for {count} processes", _MORE_MEMORY
         )
-    if facts.environment.small_pages:
+    if facts.environment.array_memory:
         yield Finding(
-            "arrays lie in small pages, so large collectives are slower; `xla-shmem launch` gives its ranks huge pages",
-            f"export GLIBC_TUNABLES={facts.environment.small_pages}",
+            "peers do not map this process's arrays, or these lie in small pages, so collectives from 16 KiB on are"
+            " slower; `xla-shmem launch` sets what its ranks need",
+            "export " + " ".join(f"{name}={value}" for name, value in facts.environment.array_memory.items()),
             is_fault=False,
         )
 

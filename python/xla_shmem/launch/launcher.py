@@ -27,6 +27,7 @@ from xla_shmem.launch.processor_shares import processor_shares
 from xla_shmem.launch.rank_environment import platform_note, rank_environment, reserve_port
 from xla_shmem.launch.rank_output import RankOutput, rank_prefix
 from xla_shmem.launch.segments import unlink_job_segments
+from xla_shmem.launch.shared_buffers import shared_buffer_variables
 
 #: Seconds between the first signal to the ranks and SIGKILL.
 GRACE = 5.0
@@ -306,6 +307,7 @@ def launch(
     if note := platform_note(environ, num_ranks * (devices_per_process or 1), local_gpu_count()):
         _say(note)
         environ["JAX_PLATFORMS"] = "cpu"
+    environ |= shared_buffer_variables(environ)
     holder, port = reserve_port()
     environments = [
         rank_environment(

@@ -394,8 +394,9 @@ def test_jax_platforms_chooses_the_path() -> None:
     assert "no NVIDIA driver" in first(machine(LAPTOP, environment={"platforms": "cuda,cpu"}))[0]
 
 
-def test_small_pages_are_a_note_with_the_variable_and_no_fault() -> None:
-    diagnosis = diagnose(machine(LAPTOP, environment={"small_pages": "glibc.malloc.hugetlb=1"}))
+def test_the_memory_of_arrays_is_a_note_with_the_variables_and_no_fault() -> None:
+    memory = {"LD_PRELOAD": "/lib.so", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+    diagnosis = diagnose(machine(LAPTOP, environment={"array_memory": memory}))
     assert diagnosis.first is None
     (note,) = diagnosis.cpu.notes
-    assert note.fix == "export GLIBC_TUNABLES=glibc.malloc.hugetlb=1"
+    assert note.fix == "export LD_PRELOAD=/lib.so GLIBC_TUNABLES=glibc.malloc.hugetlb=1"
