@@ -3,7 +3,6 @@
 // other code, small ones and those that find no room go on to the C library, or to what else is preloaded.
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>

@@ -37,6 +37,8 @@ std::unique_ptr<SharedBuffers> SharedBuffers::Map(const SharedBuffersRecord& rec
   void* const here = is_it ? mmap(nullptr, record.bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, file, 0) : MAP_FAILED;
   close(file);
   if (here == MAP_FAILED) return nullptr;
+  madvise(here, record.bytes, MADV_DONTDUMP);  // a core file has its own process's buffers
+  madvise(here, record.bytes, MADV_DONTFORK);
   return std::unique_ptr<SharedBuffers>(
       new SharedBuffers(record.address, record.bytes, static_cast<const char*>(here)));
 }
