@@ -8,108 +8,54 @@
 namespace xla_shmem::gpu {
 namespace {
 
-KernelReduction OfIntegers(Elements with_sign, Elements without_sign, ReductionKind kind) {
-  switch (kind) {
-    case ReductionKind::kSum:
-    case ReductionKind::kProd:  // they wrap, so the sign makes no difference
-      return {without_sign, kind};
-    case ReductionKind::kMin:
-    case ReductionKind::kMax:
-      return {with_sign, kind};
-    case ReductionKind::kAnd:
-    case ReductionKind::kOr:
-    case ReductionKind::kXor:
-      break;
-  }
-  return {kBits, kind};
-}
+// How the device code knows the sums, products and other reductions of a type. Integers wrap, so the sign makes no
+// difference to their sums and products.
+struct TypeElements {
+  ElementType type;
+  Elements sums;
+  Elements products;
+  Elements others;
+};
+constexpr TypeElements kTypes[] = {
+    {ElementType::kS8, kU8, kU8, kS8},
+    {ElementType::kS16, kU16, kU16, kS16},
+    {ElementType::kS32, kU32, kU32, kS32},
+    {ElementType::kS64, kU64, kU64, kS64},
+    {ElementType::kU8, kU8, kU8, kU8},
+    {ElementType::kU16, kU16, kU16, kU16},
+    {ElementType::kU32, kU32, kU32, kU32},
+    {ElementType::kU64, kU64, kU64, kU64},
+    {ElementType::kF16, kSumsOfF16, kF16, kF16},
+    {ElementType::kBf16, kSumsOfBf16, kBf16, kBf16},
+    {ElementType::kF32, kSumsOfF32, kF32, kF32},
+    {ElementType::kF64, kF64, kF64, kF64},
+    {ElementType::kC64, kSumsOfF32, kProductsOfC64, kProductsOfC64},
+    {ElementType::kC128, kF64, kProductsOfC128, kProductsOfC128},
+    {ElementType::kF8E5M2, kF8E5M2, kF8E5M2, kF8E5M2},
+    {ElementType::kF8E4M3, kF8E4M3, kF8E4M3, kF8E4M3},
+    {ElementType::kF8E4M3Fn, kF8E4M3Fn, kF8E4M3Fn, kF8E4M3Fn},
+    {ElementType::kF8E4M3B11Fnuz, kF8E4M3B11Fnuz, kF8E4M3B11Fnuz, kF8E4M3B11Fnuz},
+    {ElementType::kF8E5M2Fnuz, kF8E5M2Fnuz, kF8E5M2Fnuz, kF8E5M2Fnuz},
+    {ElementType::kF8E4M3Fnuz, kF8E4M3Fnuz, kF8E4M3Fnuz, kF8E4M3Fnuz},
+    {ElementType::kF8E3M4, kF8E3M4, kF8E3M4, kF8E3M4},
+};
 
-KernelReduction OfSums(Elements sums, Elements others, ReductionKind kind) {
-  return {kind == ReductionKind::kSum ? sums : others, kind};
-}
-
-// XLA's predicates are bytes 0 and 1.
-KernelReduction OfPredicates(ReductionKind kind) {
-  switch (kind) {
-    case ReductionKind::kSum:
-    case ReductionKind::kMax:
-    case ReductionKind::kOr:
-      return {kBits, ReductionKind::kOr};
-    case ReductionKind::kProd:
-    case ReductionKind::kMin:
-    case ReductionKind::kAnd:
-      return {kBits, ReductionKind::kAnd};
-    case ReductionKind::kXor:
-      break;
-  }
-  return {kBits, ReductionKind::kXor};
+// XLA's predicates are bytes 0 and 1, for which sums and maxima are the same as or, products and minima as and.
+ReductionKind BitwiseKind(ReductionKind kind) {
+  if (kind == ReductionKind::kSum || kind == ReductionKind::kMax) return ReductionKind::kOr;
+  return kind == ReductionKind::kProd || kind == ReductionKind::kMin ? ReductionKind::kAnd : kind;
 }
 
 }  // namespace
 
 std::optional<KernelReduction> FindKernelReduction(ElementType type, ReductionKind kind) {
   if (!Supports(type, kind)) return std::nullopt;
-  switch (type) {
-    case ElementType::kPred:
-      return OfPredicates(kind);
-    case ElementType::kS8:
-      return OfIntegers(kS8, kU8, kind);
-    case ElementType::kS16:
-      return OfIntegers(kS16, kU16, kind);
-    case ElementType::kS32:
-      return OfIntegers(kS32, kU32, kind);
-    case ElementType::kS64:
-      return OfIntegers(kS64, kU64, kind);
-    case ElementType::kU8:
-      return OfIntegers(kU8, kU8, kind);
-    case ElementType::kU16:
-      return OfIntegers(kU16, kU16, kind);
-    case ElementType::kU32:
-      return OfIntegers(kU32, kU32, kind);
-    case ElementType::kU64:
-      return OfIntegers(kU64, kU64, kind);
-    case ElementType::kF16:
-      return OfSums(kSumsOfF16, kF16, kind);
-    case ElementType::kBf16:
-      return OfSums(kSumsOfBf16, kBf16, kind);
-    case ElementType::kF32:
-      return OfSums(kSumsOfF32, kF32, kind);
-    case ElementType::kF64:
-      return KernelReduction{kF64, kind};
-    case ElementType::kC64:
-      return OfSums(kSumsOfF32, kProductsOfC64, kind);
-    case ElementType::kC128:
-      return OfSums(kF64, kProductsOfC128, kind);
-    case ElementType::kF8E5M2:
-      return KernelReduction{kF8E5M2, kind};
-    case ElementType::kF8E4M3:
-      return KernelReduction{kF8E4M3, kind};
-    case ElementType::kF8E4M3Fn:
-      return KernelReduction{kF8E4M3Fn, kind};
-    case ElementType::kF8E4M3B11Fnuz:
-      return KernelReduction{kF8E4M3B11Fnuz, kind};
-    case ElementType::kF8E5M2Fnuz:
-      return KernelReduction{kF8E5M2Fnuz, kind};
-    case ElementType::kF8E4M3Fnuz:
-      return KernelReduction{kF8E4M3Fnuz, kind};
-    case ElementType::kF8E3M4:
-      return KernelReduction{kF8E3M4, kind};
-    case ElementType::kInvalid:
-    case ElementType::kTuple:
-    case ElementType::kOpaque:
-    case ElementType::kToken:
-    case ElementType::kBuffer:
-    case ElementType::kS1:
-    case ElementType::kS2:
-    case ElementType::kS4:
-    case ElementType::kU1:
-    case ElementType::kU2:
-    case ElementType::kU4:
-    case ElementType::kF4E2M1Fn:
-    case ElementType::kF8E8M0Fnu:
-      break;  // Supports() is false
-  }
-  return std::nullopt;
+  if (type == ElementType::kPred || kind >= ReductionKind::kAnd) return KernelReduction{kBits, BitwiseKind(kind)};
+  const auto* const found =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](auto& row) { return row.type == type; });
+  if (found == std::end(kTypes)) return std::nullopt;
+  const bool sums = kind == ReductionKind::kSum, multiplies = kind == ReductionKind::kProd;
+  return KernelReduction{sums ? found->sums : multiplies ? found->products : found->others, kind};
 }
 
 bool IsInSwitch(const KernelReduction& reduction) {
