@@ -40,7 +40,7 @@ def test_library_of_the_wheel_is_found_with_its_release(compiler: Compiler, whee
 @pytest.fixture(scope="module")
 def idle_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library with all driver calls that xla-shmem needs. They succeed and do nothing; every attribute is 1."""
-    names = re.findall(r'read\("(cu\w+)"', (ROOT / "xla_patch/nvshmem/gpu/cuda_driver.cc").read_text())
+    names = re.findall(r'CALL\(\w+, "(cu\w+)"', (ROOT / "xla_patch/nvshmem/gpu/cuda_driver.h").read_text())
     folder = tmp_path_factory.mktemp("driver")
     source, library = folder / "driver.c", folder / "libidle_driver.so"
     attribute = "cuDeviceGetAttribute"

@@ -2,35 +2,13 @@
 
 #include <dlfcn.h>
 
+#include "xla_patch/nvshmem/symbol_reader.h"
+
 namespace xla_shmem {
 namespace {
 
 constexpr char kInstallHint[] =
     "install it with `pip install nvidia-nvshmem-cu12` or `pip install nvidia-nvshmem-cu13`";
-
-class SymbolReader {
- public:
-  explicit SymbolReader(void* handle) : handle_(handle) {}
-
-  template <typename Function>
-  void Read(const char* name, Function** slot) {
-    void* symbol = dlsym(handle_, name);
-    if (symbol == nullptr) missing_ += (missing_.empty() ? "" : ", ") + std::string(name);
-    *slot = reinterpret_cast<Function*>(symbol);
-  }
-
-  // The slot is null if the library lacks the call.
-  template <typename Function>
-  void ReadOptional(const char* name, Function** slot) {
-    *slot = reinterpret_cast<Function*>(dlsym(handle_, name));
-  }
-
-  const std::string& missing() const { return missing_; }
-
- private:
-  void* handle_;
-  std::string missing_;
-};
 
 void ReadTable(SymbolReader& reader, NvshmemLibrary* library) {
   NvshmemApi& api = library->api;

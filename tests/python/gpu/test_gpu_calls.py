@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[3]
 #: Files, and how a call stands in them.
 _SOURCES = {
     "driver": (
-        (r'"(cu[A-Z]\w+)"', "xla_patch/nvshmem/gpu/cuda_driver.cc"),
+        (r'"(cu[A-Z]\w+)"', "xla_patch/nvshmem/gpu/cuda_driver.h"),
         (r"\bcuda\.(cu[A-Z]\w+)\(", "python/xla_shmem/gpu/cuda_driver.py"),
     ),
     "NVSHMEM": ((r'"(nvshmemx?_\w+)"', "xla_patch/nvshmem/loader.cc"),),

@@ -105,72 +105,81 @@ struct MulticastProperties {
 };
 static_assert(sizeof(MulticastProperties) == 32);
 
+// CALL(name, symbol, parameters), or OPTIONAL, which is null if the driver lacks it.
+//
+// driver_get_version: 1000 * major + 10 * minor. ctx_get_flags, ctx_set_flags: of the current context.
+// stream_batch_mem_op: up to 255 operations in their order. mem_export writes an int of kHandleFile, or
+// kFabricHandleBytes of kHandleFabric; mem_import takes the file descriptor itself, or the address of the bytes.
+// Multicast: memory of several devices behind one address, since CUDA 12.1.
+#define XLA_SHMEM_CUDA_CALLS(CALL, OPTIONAL)                                                                           \
+  CALL(init, "cuInit", (unsigned flags))                                                                               \
+  CALL(driver_get_version, "cuDriverGetVersion", (int* version))                                                       \
+  CALL(device_get, "cuDeviceGet", (int* device, int ordinal))                                                          \
+  CALL(device_get_attribute, "cuDeviceGetAttribute", (int* value, int attribute, int device))                          \
+  CALL(device_get_pci_bus_id, "cuDeviceGetPCIBusId", (char* text, int bytes, int device))                              \
+  CALL(device_primary_ctx_retain, "cuDevicePrimaryCtxRetain", (CudaContext * context, int device))                     \
+  CALL(ctx_push_current, "cuCtxPushCurrent_v2", (CudaContext context))                                                 \
+  CALL(ctx_pop_current, "cuCtxPopCurrent_v2", (CudaContext * context))                                                 \
+  CALL(ctx_get_stream_priority_range, "cuCtxGetStreamPriorityRange", (int* least, int* greatest))                      \
+  OPTIONAL(ctx_get_flags, "cuCtxGetFlags", (unsigned* flags))                                                          \
+  OPTIONAL(ctx_set_flags, "cuCtxSetFlags", (unsigned flags))                                                           \
+  CALL(stream_create_with_priority, "cuStreamCreateWithPriority", (CudaStream * stream, unsigned flags, int priority)) \
+  CALL(stream_destroy, "cuStreamDestroy_v2", (CudaStream stream))                                                      \
+  CALL(stream_is_capturing, "cuStreamIsCapturing", (CudaStream stream, int* status))                                   \
+  CALL(stream_wait_event, "cuStreamWaitEvent", (CudaStream stream, CudaEvent event, unsigned flags))                   \
+  CALL(stream_wait_value64, "cuStreamWaitValue64_v2",                                                                  \
+       (CudaStream stream, DeviceAddress address, uint64_t value, unsigned flags))                                     \
+  CALL(stream_write_value64, "cuStreamWriteValue64_v2",                                                                \
+       (CudaStream stream, DeviceAddress address, uint64_t value, unsigned flags))                                     \
+  OPTIONAL(stream_batch_mem_op, "cuStreamBatchMemOp_v2",                                                               \
+           (CudaStream stream, unsigned count, BatchedOperation* operations, unsigned flags))                          \
+  CALL(event_create, "cuEventCreate", (CudaEvent * event, unsigned flags))                                             \
+  CALL(event_destroy, "cuEventDestroy_v2", (CudaEvent event))                                                          \
+  CALL(event_record, "cuEventRecord", (CudaEvent event, CudaStream stream))                                            \
+  CALL(event_query, "cuEventQuery", (CudaEvent event))                                                                 \
+  CALL(event_elapsed_time, "cuEventElapsedTime", (float* milliseconds, CudaEvent from, CudaEvent to))                  \
+  CALL(mem_get_info, "cuMemGetInfo_v2", (size_t* free_bytes, size_t* total_bytes))                                     \
+  CALL(mem_host_alloc, "cuMemHostAlloc", (void** memory, size_t bytes, unsigned flags))                                \
+  CALL(memcpy_async, "cuMemcpyAsync",                                                                                  \
+       (DeviceAddress destination, DeviceAddress source, size_t bytes, CudaStream stream))                             \
+  CALL(memset_d8_async, "cuMemsetD8Async",                                                                             \
+       (DeviceAddress destination, unsigned char value, size_t bytes, CudaStream stream))                              \
+  CALL(mem_get_granularity, "cuMemGetAllocationGranularity",                                                           \
+       (size_t* bytes, const AllocationProperties* properties, int option))                                            \
+  CALL(mem_address_reserve, "cuMemAddressReserve",                                                                     \
+       (DeviceAddress * address, size_t bytes, size_t alignment, DeviceAddress wanted, uint64_t flags))                \
+  CALL(mem_address_free, "cuMemAddressFree", (DeviceAddress address, size_t bytes))                                    \
+  CALL(mem_create, "cuMemCreate",                                                                                      \
+       (MemoryHandle * handle, size_t bytes, const AllocationProperties* properties, uint64_t flags))                  \
+  CALL(mem_release, "cuMemRelease", (MemoryHandle handle))                                                             \
+  CALL(mem_map, "cuMemMap", (DeviceAddress address, size_t bytes, size_t offset, MemoryHandle handle, uint64_t flags)) \
+  CALL(mem_unmap, "cuMemUnmap", (DeviceAddress address, size_t bytes))                                                 \
+  CALL(mem_set_access, "cuMemSetAccess",                                                                               \
+       (DeviceAddress address, size_t bytes, const MemoryAccess* access, size_t count))                                \
+  CALL(mem_export, "cuMemExportToShareableHandle",                                                                     \
+       (void* shareable, MemoryHandle handle, int handle_type, uint64_t flags))                                        \
+  CALL(mem_import, "cuMemImportFromShareableHandle", (MemoryHandle * handle, void* shareable, int handle_type))        \
+  OPTIONAL(multicast_create, "cuMulticastCreate", (MemoryHandle * handle, const MulticastProperties* properties))      \
+  OPTIONAL(multicast_get_granularity, "cuMulticastGetGranularity",                                                     \
+           (size_t* bytes, const MulticastProperties* properties, int option))                                         \
+  OPTIONAL(multicast_add_device, "cuMulticastAddDevice", (MemoryHandle handle, int device))                            \
+  OPTIONAL(                                                                                                            \
+      multicast_bind_mem, "cuMulticastBindMem",                                                                        \
+      (MemoryHandle handle, size_t offset, MemoryHandle memory, size_t memory_offset, size_t bytes, uint64_t flags))   \
+  OPTIONAL(multicast_unbind, "cuMulticastUnbind", (MemoryHandle handle, int device, size_t offset, size_t bytes))      \
+  CALL(module_load_data, "cuModuleLoadData", (CudaModule * module, const void* image))                                 \
+  CALL(module_get_function, "cuModuleGetFunction", (CudaFunction * function, CudaModule module, const char* name))     \
+  OPTIONAL(launch_kernel_ex, "cuLaunchKernelEx",                                                                       \
+           (const LaunchConfig* config, CudaFunction function, void** parameters, void** extra))                       \
+  CALL(launch_kernel, "cuLaunchKernel",                                                                                \
+       (CudaFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,  \
+        unsigned block_z, unsigned shared_bytes, CudaStream stream, void** parameters, void** extra))                  \
+  CALL(get_error_name, "cuGetErrorName", (int error, const char** name))
+
 struct CudaDriver {
-  int (*init)(unsigned flags);
-  int (*driver_get_version)(int* version);  // 1000 * major + 10 * minor
-  int (*device_get)(int* device, int ordinal);
-  int (*device_get_attribute)(int* value, int attribute, int device);
-  int (*device_get_pci_bus_id)(char* text, int bytes, int device);
-  int (*device_primary_ctx_retain)(CudaContext* context, int device);
-  int (*ctx_push_current)(CudaContext context);
-  int (*ctx_pop_current)(CudaContext* context);
-  int (*ctx_get_stream_priority_range)(int* least, int* greatest);
-  // Of the current context. Null before CUDA 12.1.
-  int (*ctx_get_flags)(unsigned* flags);
-  int (*ctx_set_flags)(unsigned flags);
-
-  int (*stream_create_with_priority)(CudaStream* stream, unsigned flags, int priority);
-  int (*stream_destroy)(CudaStream stream);
-  int (*stream_is_capturing)(CudaStream stream, int* status);
-  int (*stream_wait_event)(CudaStream stream, CudaEvent event, unsigned flags);
-  int (*stream_wait_value64)(CudaStream stream, DeviceAddress address, uint64_t value, unsigned flags);
-  int (*stream_write_value64)(CudaStream stream, DeviceAddress address, uint64_t value, unsigned flags);
-  // Runs up to 255 operations in their order. Null if the driver has no such call.
-  int (*stream_batch_mem_op)(CudaStream stream, unsigned count, BatchedOperation* operations, unsigned flags);
-
-  int (*event_create)(CudaEvent* event, unsigned flags);
-  int (*event_destroy)(CudaEvent event);
-  int (*event_record)(CudaEvent event, CudaStream stream);
-  int (*event_query)(CudaEvent event);
-  int (*event_elapsed_time)(float* milliseconds, CudaEvent from, CudaEvent to);
-
-  int (*mem_get_info)(size_t* free_bytes, size_t* total_bytes);
-  int (*mem_host_alloc)(void** memory, size_t bytes, unsigned flags);
-  int (*memcpy_async)(DeviceAddress destination, DeviceAddress source, size_t bytes, CudaStream stream);
-  int (*memset_d8_async)(DeviceAddress destination, unsigned char value, size_t bytes, CudaStream stream);
-
-  // Virtual memory management.
-  int (*mem_get_granularity)(size_t* bytes, const AllocationProperties* properties, int option);
-  int (*mem_address_reserve)(DeviceAddress* address, size_t bytes, size_t alignment, DeviceAddress wanted,
-                             uint64_t flags);
-  int (*mem_address_free)(DeviceAddress address, size_t bytes);
-  int (*mem_create)(MemoryHandle* handle, size_t bytes, const AllocationProperties* properties, uint64_t flags);
-  int (*mem_release)(MemoryHandle handle);
-  int (*mem_map)(DeviceAddress address, size_t bytes, size_t offset, MemoryHandle handle, uint64_t flags);
-  int (*mem_unmap)(DeviceAddress address, size_t bytes);
-  int (*mem_set_access)(DeviceAddress address, size_t bytes, const MemoryAccess* access, size_t count);
-  // `shareable`: an int of kHandleFile, kFabricHandleBytes of kHandleFabric.
-  int (*mem_export)(void* shareable, MemoryHandle handle, int handle_type, uint64_t flags);
-  // `shareable`: the file descriptor itself, or the address of the bytes.
-  int (*mem_import)(MemoryHandle* handle, void* shareable, int handle_type);
-
-  // Memory of several devices behind one address. Null before CUDA 12.1.
-  int (*multicast_create)(MemoryHandle* handle, const MulticastProperties* properties);
-  int (*multicast_get_granularity)(size_t* bytes, const MulticastProperties* properties, int option);
-  int (*multicast_add_device)(MemoryHandle handle, int device);
-  int (*multicast_bind_mem)(MemoryHandle handle, size_t offset, MemoryHandle memory, size_t memory_offset, size_t bytes,
-                            uint64_t flags);
-  int (*multicast_unbind)(MemoryHandle handle, int device, size_t offset, size_t bytes);
-
-  int (*module_load_data)(CudaModule* module, const void* image);
-  int (*module_get_function)(CudaFunction* function, CudaModule module, const char* name);
-  // Null before CUDA 11.8.
-  int (*launch_kernel_ex)(const LaunchConfig* config, CudaFunction function, void** parameters, void** extra);
-  int (*launch_kernel)(CudaFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                       unsigned block_y, unsigned block_z, unsigned shared_bytes, CudaStream stream, void** parameters,
-                       void** extra);
-
-  int (*get_error_name)(int error, const char** name);
+#define XLA_SHMEM_CUDA_FIELD(name, symbol, parameters) int(*name) parameters;
+  XLA_SHMEM_CUDA_CALLS(XLA_SHMEM_CUDA_FIELD, XLA_SHMEM_CUDA_FIELD)
+#undef XLA_SHMEM_CUDA_FIELD
 };
 
 // Opens `library` (normally "libcuda.so.1") and fills the table. Error if it does not open or lacks a call. Does not

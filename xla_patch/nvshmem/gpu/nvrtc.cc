@@ -6,8 +6,9 @@
 #include <cstddef>
 #include <iterator>
 #include <string>
-#include <type_traits>
 #include <utility>
+
+#include "xla_patch/nvshmem/symbol_reader.h"
 
 namespace xla_shmem::gpu {
 namespace {
@@ -68,26 +69,21 @@ Result<Nvrtc> Load(const std::vector<std::string>& candidates) {
         "): install it with `pip install nvidia-cuda-nvrtc` (CUDA 13) or `pip install nvidia-cuda-nvrtc-cu12`");
   }
   Nvrtc nvrtc{};
-  std::string missing;
-  const auto read = [&](const char* name, auto** slot) {
-    void* symbol = dlsym(handle, name);
-    if (symbol == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(name);
-    *slot = reinterpret_cast<std::remove_reference_t<decltype(*slot)>>(symbol);
-  };
-  read("nvrtcGetErrorString", &nvrtc.error_string);
-  read("nvrtcGetNumSupportedArchs", &nvrtc.num_supported_archs);
-  read("nvrtcGetSupportedArchs", &nvrtc.supported_archs);
-  read("nvrtcCreateProgram", &nvrtc.create_program);
-  read("nvrtcDestroyProgram", &nvrtc.destroy_program);
-  read("nvrtcCompileProgram", &nvrtc.compile_program);
-  read("nvrtcGetCUBINSize", &nvrtc.cubin_size);
-  read("nvrtcGetCUBIN", &nvrtc.cubin);
-  read("nvrtcGetPTXSize", &nvrtc.ptx_size);
-  read("nvrtcGetPTX", &nvrtc.ptx);
-  read("nvrtcGetProgramLogSize", &nvrtc.log_size);
-  read("nvrtcGetProgramLog", &nvrtc.log);
-  if (missing.empty()) return nvrtc;
-  return Status::Error("this NVRTC lacks " + missing + "; CUDA 12 or 13 is needed");
+  SymbolReader reader(handle);
+  reader.Read("nvrtcGetErrorString", &nvrtc.error_string);
+  reader.Read("nvrtcGetNumSupportedArchs", &nvrtc.num_supported_archs);
+  reader.Read("nvrtcGetSupportedArchs", &nvrtc.supported_archs);
+  reader.Read("nvrtcCreateProgram", &nvrtc.create_program);
+  reader.Read("nvrtcDestroyProgram", &nvrtc.destroy_program);
+  reader.Read("nvrtcCompileProgram", &nvrtc.compile_program);
+  reader.Read("nvrtcGetCUBINSize", &nvrtc.cubin_size);
+  reader.Read("nvrtcGetCUBIN", &nvrtc.cubin);
+  reader.Read("nvrtcGetPTXSize", &nvrtc.ptx_size);
+  reader.Read("nvrtcGetPTX", &nvrtc.ptx);
+  reader.Read("nvrtcGetProgramLogSize", &nvrtc.log_size);
+  reader.Read("nvrtcGetProgramLog", &nvrtc.log);
+  if (reader.missing().empty()) return nvrtc;
+  return Status::Error("this NVRTC lacks " + reader.missing() + "; CUDA 12 or 13 is needed");
 }
 
 // "sm_90", or "compute_90" if the GPU is newer and the driver has to finish. Error if the GPU is too old.
