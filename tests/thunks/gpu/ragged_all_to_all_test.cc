@@ -92,7 +92,7 @@ gpu::GroupArguments Arguments(const RaggedCase& test, const std::vector<int>& gr
                       test.row_bytes,
                       input.size() / test.row_bytes,
                       output.size() / test.row_bytes,
-                      test.slices,
+                      static_cast<int>(test.slices),
                       numbers.input_offsets.data(),
                       numbers.send_sizes.data(),
                       numbers.output_offsets.data(),

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "xla_patch/nvshmem/gpu/kernels/arguments.h"
 #include "xla_patch/types/collective_op.h"
 #include "xla_patch/types/element_type.h"
 #include "xla_patch/types/reduction_kind.h"
@@ -41,22 +42,6 @@ struct PermutePeers {
 };
 PermutePeers PeersOf(const PermuteArguments& permute, int pe);
 
-// What a ragged all-to-all sends: slice s of what goes to member m is `send_sizes[i]` rows from row `input_offsets[i]`
-// of the input on, i = m * slices + s. They go to row `output_offsets[i]` of that member's result. `receive_sizes[i]`
-// rows come from member m in the same way. Rows of the result that nobody sends are those of the operand.
-struct RaggedRows {
-  const char* input = nullptr;
-  size_t row_bytes = 0;
-  size_t input_rows = 0;
-  size_t output_rows = 0;
-  size_t slices = 0;  // for each member
-  // In device memory.
-  const uint64_t* input_offsets = nullptr;
-  const uint64_t* send_sizes = nullptr;
-  const uint64_t* output_offsets = nullptr;
-  const uint64_t* receive_sizes = nullptr;
-};
-
 // A collective of a replica group: all but permutes.
 //
 // `buffers.bytes[i]` is the size of one part of operand i and of result i. With n members:
@@ -81,7 +66,7 @@ struct GroupArguments {
   std::vector<ElementType> types;  // of the operands, for ops that reduce
   bool one_array_each = false;     // all-to-all: operands and results are one array for each member
   Buffers buffers;
-  RaggedRows ragged;  // of a ragged all-to-all
+  RaggedRows ragged{};  // of a ragged all-to-all
   std::shared_ptr<Follower> follower = nullptr;
 };
 

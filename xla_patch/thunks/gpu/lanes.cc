@@ -51,7 +51,7 @@ Lanes::Lanes(Device* device, const LaneLayout& layout, int pe, char* memory)
     lanes.packets_sent = layout.PacketsSent(use);
     lanes.packet_slot_bytes = layout.packet_slot_bytes();
     lanes.launches = reinterpret_cast<Word*>(memory + layout.Launches(use));
-    lanes.progress = reinterpret_cast<Word*>(device->AllocateHostWords(PlaceOf(kLate, layout.n_pes())));
+    lanes.progress = device->AllocateHostWords(PlaceOf(kLate, layout.n_pes()));
     lanes.pe = pe;
     lanes.n_pes = layout.n_pes();
   }
@@ -150,16 +150,8 @@ uint64_t Lanes::EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStre
   if (rows.row_bytes == 0 || rows.output_rows == 0) return 0;
   RaggedArguments arguments{};
   SetExchange(use, group.name, group.tag, group.group, &arguments);
-  arguments.input = rows.input;
+  static_cast<RaggedRows&>(arguments) = rows;
   arguments.output = group.buffers.results[0];
-  arguments.row_bytes = rows.row_bytes;
-  arguments.input_rows = rows.input_rows;
-  arguments.output_rows = rows.output_rows;
-  arguments.input_offsets = reinterpret_cast<const Word*>(rows.input_offsets);
-  arguments.send_sizes = reinterpret_cast<const Word*>(rows.send_sizes);
-  arguments.output_offsets = reinterpret_cast<const Word*>(rows.output_offsets);
-  arguments.receive_sizes = reinterpret_cast<const Word*>(rows.receive_sizes);
-  arguments.slices = static_cast<int>(rows.slices);
   // What each member would get if all of the input were sent, in equal parts.
   const size_t bytes = rows.input_rows * rows.row_bytes / group.group.size();
   const LaunchForm form = RaggedFormOf(layout_, bytes, group.group.size());
@@ -252,8 +244,7 @@ void Lanes::ChooseForm(const GroupArguments& group, const KernelReduction& reduc
 }
 
 KernelProgress Lanes::progress(LaneUse use) {
-  return {reinterpret_cast<uint64_t*>(set(use).lanes.progress),
-          [this, use](uint64_t operation) { return Describe(use, operation); }};
+  return {set(use).lanes.progress, [this, use](uint64_t operation) { return Describe(use, operation); }};
 }
 
 LateTransfer Lanes::Describe(LaneUse use, uint64_t number) {

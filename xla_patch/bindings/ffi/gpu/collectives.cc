@@ -74,9 +74,15 @@ Result<gpu::GroupArguments> ReadRagged(const GpuCallFrame& frame) {
                    [](const ffi::AnyBuffer& buffer) { return buffer.element_type() == ffi::DataType::S64; })) {
     return Status::Error(arguments.name + ": its offsets and sizes are not s64; it was not written by this xla-shmem");
   }
-  arguments.ragged = {operands->input,       operands->row_bytes, operands->input_rows,
-                      operands->output_rows, operands->slices,    Words(numbers[0]),
-                      Words(numbers[1]),     Words(numbers[2]),   Words(numbers[3])};
+  arguments.ragged = {operands->input,
+                      operands->row_bytes,
+                      operands->input_rows,
+                      operands->output_rows,
+                      static_cast<int>(operands->slices),
+                      Words(numbers[0]),
+                      Words(numbers[1]),
+                      Words(numbers[2]),
+                      Words(numbers[3])};
   arguments.buffers = {{operands->output}, {operands->result}, {operands->output_rows * operands->row_bytes}};
   return arguments;
 }

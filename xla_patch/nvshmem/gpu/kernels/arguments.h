@@ -1,6 +1,9 @@
-// What the host passes to the device code of collectives. Compiled by the host and by NVRTC, so it includes nothing.
+// What the host passes to the device code of collectives. Compiled by the host and by NVRTC, which has no files to
+// include (kernel_source.h).
 #ifndef XLA_SHMEM_NVSHMEM_GPU_KERNELS_ARGUMENTS_H_
 #define XLA_SHMEM_NVSHMEM_GPU_KERNELS_ARGUMENTS_H_
+
+#include <cstdint>
 
 #ifdef __CUDACC__
 #define XLA_SHMEM_HOST_DEVICE __host__ __device__
@@ -10,7 +13,7 @@
 
 namespace xla_shmem::gpu {
 
-using Word = unsigned long long;
+using Word = uint64_t;
 
 // The word of a message: the tag of its collective (thunks/gpu/message_tag.h), and the low half of its number.
 XLA_SHMEM_HOST_DEVICE constexpr Word TaggedWord(Word tag, Word number) { return tag << 32 | (number & 0xffffffff); }
@@ -175,19 +178,23 @@ struct CollectiveArguments : ExchangeArguments {
   CollectivePart part[kMaxParts];
 };
 
-// Slice s of what goes to member m is `send_sizes[i]` rows from row `input_offsets[i]` on, i = m * slices + s. They go
-// to row `output_offsets[i]` of that member's output. `receive_sizes[i]` rows come from member m in the same way.
-struct RaggedArguments : ExchangeArguments {
+// What a ragged all-to-all sends: slice s of what goes to member m is `send_sizes[i]` rows from row `input_offsets[i]`
+// of the input on, i = m * slices + s. They go to row `output_offsets[i]` of that member's output. `receive_sizes[i]`
+// rows come from member m in the same way. Rows of the output that nobody sends are those of the operand.
+struct RaggedRows {
   const char* input;
-  char* output;
   Word row_bytes;
   Word input_rows;
   Word output_rows;
+  int slices;  // for each member
+  // In device memory.
   const Word* input_offsets;
   const Word* send_sizes;
   const Word* output_offsets;
   const Word* receive_sizes;
-  int slices;  // for each member
+};
+struct RaggedArguments : ExchangeArguments, RaggedRows {
+  char* output;
 };
 
 }  // namespace xla_shmem::gpu
