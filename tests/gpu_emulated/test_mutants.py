@@ -40,14 +40,14 @@ MUTANTS = {
         "",
     ),
     "a signal is set before its data": Mutant(
-        "nvshmem/gpu/batched_stream.cc",
+        "nvshmem/gpu/device.cc",
         "    Put(dest, source, bytes, pe);\n    Signal(word, value, pe);\n",
         "    Signal(word, value, pe);\n    Put(dest, source, bytes, pe);\n",
     ),
     "the first and the last operation of a batch are swapped": Mutant(
         "nvshmem/gpu/device.cc",
         "  Check(cuda_->stream_batch_mem_op(",
-        "  std::swap(batch.front(), batch.back());\n  Check(cuda_->stream_batch_mem_op(",
+        "  std::swap(batch->front(), batch->back());\n  Check(cuda_->stream_batch_mem_op(",
     ),
     "words of other GPUs are written by a driver that cannot": Mutant(
         "thunks/gpu/gpu_runtime.cc",
@@ -55,7 +55,7 @@ MUTANTS = {
         "writes ? gpu::Signals::kWrites : gpu::Signals::kWrites",
     ),
     "a copied signal is copied before its data": Mutant(
-        "nvshmem/gpu/batched_stream.cc",
+        "nvshmem/gpu/device.cc",
         "    Put(dest, source, bytes, pe);\n    Put(word, word, sizeof(*word), pe);\n",
         "    Put(word, word, sizeof(*word), pe);\n    Put(dest, source, bytes, pe);\n",
     ),
@@ -79,7 +79,7 @@ MUTANTS = {
         "thunks/gpu/transfers.cc", "  started_[key] = std::move(ended);\n", "  started_[key] = {ended[0]};\n"
     ),
     "a done does not wait for the kernel": Mutant(
-        "thunks/gpu/transfers.cc", "{MarkShared(*device_, group_stream_)};", "{};"
+        "thunks/gpu/transfers.cc", "{device_->Mark(group_stream_)};", "{};"
     ),
     "a kernel does not wait for the stream that writes its operand": Mutant(
         "thunks/gpu/transfers.cc", "    device_->Order(group_stream_, stream);\n", ""

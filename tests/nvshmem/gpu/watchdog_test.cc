@@ -67,13 +67,15 @@ class LateJob {
   void Start(std::function<std::string()> find_fault = {}) {
     const gpu::ScopedContext context(device_);
     const gpu::CudaStream stream = device_.CreateStream();
-    gpu::EventRef begun = MarkShared(device_, stream);
-    device_.WaitAtLeast(&word_, 1, stream);
+    gpu::EventRef begun = device_.Mark(stream);
+    gpu::BatchedStream waits(&device_, stream);
+    waits.WaitAtLeast(&word_, 1);
+    waits.Flush();
     const auto read = [this] {
       const std::vector<uint64_t> seen = device_.ReadWords(&word_, 1, std::chrono::seconds(1));
       return seen.empty() ? std::string("op waits") : "op waits, seen " + std::to_string(seen[0]);
     };
-    watchdog_->Watch(std::move(begun), {MarkShared(device_, stream)}, {"op waits", read, std::move(find_fault)});
+    watchdog_->Watch(std::move(begun), {device_.Mark(stream)}, {"op waits", read, std::move(find_fault)});
   }
 
   // The events so far, once there are at least `count` of them.

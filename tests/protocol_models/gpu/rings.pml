@@ -56,20 +56,20 @@ typedef Flight {
 Flight flight[6];
 byte queues = 9; /* that have not ended */
 
-/* = BatchedStream::Flush (xla_patch/nvshmem/gpu/batched_stream.cc) */
+/* = BatchedStream::Flush (xla_patch/nvshmem/gpu/device.cc) */
 /* = Device::Write (xla_patch/nvshmem/gpu/device.cc) */
 inline Ordered(s) {
   flight[s].put[0] == 0 && flight[s].put[1] == 0 && flight[s].arrived == 0 && flight[s].credit == 0 &&
       flight[s].copy == 0
 }
 
-/* = BatchedStream::Put (xla_patch/nvshmem/gpu/batched_stream.cc) */
+/* = BatchedStream::Put (xla_patch/nvshmem/gpu/device.cc) */
 /* = Device::Put (xla_patch/nvshmem/gpu/device.cc) */
 inline Put(s, piece) {
   atomic { flight[s].put[piece] == 0 -> flight[s].put[piece] = sent + 1 }
 }
 
-/* = BatchedStream::PutSignal (xla_patch/nvshmem/gpu/batched_stream.cc) */
+/* = BatchedStream::PutSignal (xla_patch/nvshmem/gpu/device.cc) */
 /* = EnqueuePieces (xla_patch/thunks/gpu/pair_rings.cc) */
 inline PutMessage(s) {
   Put(s, 0);
@@ -92,7 +92,7 @@ inline AwaitCredit(pe) {
   fi
 }
 
-/* = BatchedStream::Flush (xla_patch/nvshmem/gpu/batched_stream.cc) */
+/* = BatchedStream::Flush (xla_patch/nvshmem/gpu/device.cc) */
 inline FlushReceives(pe) {
   if
   :: owed[pe] != 0 ->
@@ -125,7 +125,7 @@ inline AwaitArrival(pe) {
 }
 
 /* = EnqueueResults (xla_patch/thunks/gpu/collective_permute.cc) */
-/* = BatchedStream::Copy (xla_patch/nvshmem/gpu/batched_stream.cc) */
+/* = BatchedStream::Copy (xla_patch/nvshmem/gpu/device.cc) */
 inline CopyOut(s) {
   atomic {
     Ordered(s);
@@ -138,7 +138,7 @@ inline CopyOut(s) {
 }
 
 /* = PairRings::EnqueueCredit (xla_patch/thunks/gpu/pair_rings.cc) */
-/* = BatchedStream::Signal (xla_patch/nvshmem/gpu/batched_stream.cc) */
+/* = BatchedStream::Signal (xla_patch/nvshmem/gpu/device.cc) */
 inline Credit(s) {
   received++;
   if

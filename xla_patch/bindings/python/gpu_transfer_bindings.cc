@@ -11,7 +11,7 @@
 
 #include "xla_patch/bindings/ffi/gpu/decoded_call.h"
 #include "xla_patch/bindings/python/bindings.h"
-#include "xla_patch/nvshmem/gpu/batched_stream.h"
+#include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/thunks/gpu/gpu_process.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
@@ -104,7 +104,9 @@ void PutSignal(uintptr_t destination, uintptr_t source, size_t bytes, uintptr_t 
 
 void Wait(uintptr_t word, uint64_t value, uintptr_t stream) {
   Enqueue([&](GpuRuntime& runtime) {
-    runtime.device().WaitAtLeast(static_cast<uint64_t*>(Pointer(word)), value, Pointer(stream));
+    gpu::BatchedStream batched(&runtime.device(), Pointer(stream));
+    batched.WaitAtLeast(static_cast<uint64_t*>(Pointer(word)), value);
+    batched.Flush();
     return runtime.device().TakeError();
   });
 }

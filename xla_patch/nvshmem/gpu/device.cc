@@ -14,20 +14,9 @@ static_assert(sizeof(CollectiveArguments) <= 4096 && sizeof(RaggedArguments) <= 
 }  // namespace
 
 void Device::Check(int result, const char* call) {
-  if (result == kCudaSuccess) return;
-  const char* name = nullptr;
-  cuda_->get_error_name(result, &name);
+  const Status status = CudaStatus(*cuda_, result, call);
   std::lock_guard<std::mutex> lock(mutex_);
-  if (error_.empty()) {
-    error_ = std::string(call) + " failed with " + (name != nullptr ? name : "error " + std::to_string(result));
-  }
-}
-
-void Device::CheckShmem(int status, const char* call) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (status != 0 && error_.empty()) {
-    error_ = std::string("NVSHMEM's ") + call + " failed with status " + std::to_string(status);
-  }
+  if (error_.empty()) error_ = status.message();
 }
 
 bool Device::failed() const {
@@ -71,91 +60,6 @@ CudaStream Device::CreateStream() {
   return stream;
 }
 
-void Device::Put(void* dest, const void* source, size_t bytes, int pe, CudaStream stream) {
-  if (bytes == 0 || failed()) return;
-  if (puts_ == Puts::kNvshmem) {
-    shmem_->putmem_on_stream(dest, source, bytes, pe, stream);
-  } else {
-    Check(cuda_->memcpy_async(AddressOf(PeerAddress(dest, pe)), AddressOf(source), bytes, stream), "cuMemcpyAsync");
-  }
-}
-
-void Device::PutSignal(void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t value, int pe,
-                       CudaStream stream) {
-  if (!failed()) shmem_->putmem_signal_on_stream(dest, source, bytes, word, value, kSignalSet, pe, stream);
-}
-
-void Device::Signal(uint64_t* word, uint64_t value, int pe, CudaStream stream) {
-  if (failed()) return;
-  if (puts_ == Puts::kNvshmem) {
-    shmem_->signal_op_on_stream(word, value, kSignalSet, pe, stream);
-  } else {
-    Write(static_cast<uint64_t*>(PeerAddress(word, pe)), value, stream);
-  }
-}
-
-void Device::Wait(uint64_t* word, uint64_t value, int compare, unsigned flags, CudaStream stream) {
-  if (failed()) return;
-  if (puts_ == Puts::kNvshmem) {
-    shmem_->signal_wait_until_on_stream(word, compare, value, stream);
-  } else {
-    Check(cuda_->stream_wait_value64(stream, AddressOf(word), value, flags), "cuStreamWaitValue64");
-  }
-}
-
-void Device::WaitAtLeast(uint64_t* word, uint64_t value, CudaStream stream) {
-  Wait(word, value, kCmpGe, kWaitGreaterOrEqual, stream);
-}
-
-void Device::WaitEqual(uint64_t* word, uint64_t value, CudaStream stream) {
-  Wait(word, value, kCmpEq, kWaitEqual, stream);
-}
-
-void Device::RunOne(const MemoryOperation& operation, CudaStream stream) {
-  switch (operation.kind) {
-    case MemoryOperation::Kind::kSignal:
-      return Signal(operation.word, operation.value, operation.pe, stream);
-    case MemoryOperation::Kind::kWrite:
-      return Write(operation.word, operation.value, stream);
-    case MemoryOperation::Kind::kWaitAtLeast:
-      return WaitAtLeast(operation.word, operation.value, stream);
-    case MemoryOperation::Kind::kWaitEqual:
-      return WaitEqual(operation.word, operation.value, stream);
-  }
-}
-
-BatchedOperation Device::ToBatched(const MemoryOperation& operation) const {
-  BatchedOperation batched{kBatchWait64, AddressOf(operation.word), operation.value, 0, 0, 0};
-  switch (operation.kind) {
-    case MemoryOperation::Kind::kSignal:
-      batched.operation = kBatchWrite64;
-      batched.address = AddressOf(PeerAddress(operation.word, operation.pe));
-      break;
-    case MemoryOperation::Kind::kWrite:
-      batched.operation = kBatchWrite64;
-      break;
-    case MemoryOperation::Kind::kWaitAtLeast:
-      batched.flags = kWaitGreaterOrEqual;
-      break;
-    case MemoryOperation::Kind::kWaitEqual:
-      batched.flags = kWaitEqual;
-      break;
-  }
-  return batched;
-}
-
-void Device::Run(const std::vector<MemoryOperation>& operations, CudaStream stream) {
-  if (operations.size() < 2 || puts_ != Puts::kDriver || cuda_->stream_batch_mem_op == nullptr) {
-    for (const MemoryOperation& operation : operations) RunOne(operation, stream);
-    return;
-  }
-  if (failed()) return;
-  std::vector<BatchedOperation> batch;
-  batch.reserve(operations.size());
-  for (const MemoryOperation& operation : operations) batch.push_back(ToBatched(operation));
-  Check(cuda_->stream_batch_mem_op(stream, static_cast<unsigned>(batch.size()), batch.data(), 0), "cuStreamBatchMemOp");
-}
-
 void Device::Copy(void* destination, const void* source, size_t bytes, CudaStream stream) {
   if (bytes == 0 || failed()) return;
   Check(cuda_->memcpy_async(AddressOf(destination), AddressOf(source), bytes, stream), "cuMemcpyAsync");
@@ -166,9 +70,21 @@ void Device::Fill(void* destination, unsigned char value, size_t bytes, CudaStre
   Check(cuda_->memset_d8_async(AddressOf(destination), value, bytes, stream), "cuMemsetD8Async");
 }
 
-// Without flags: the v2 calls have no others (cuda.h on CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER).
-void Device::Write(uint64_t* word, uint64_t value, CudaStream stream) {
-  if (!failed()) Check(cuda_->stream_write_value64(stream, AddressOf(word), value, 0), "cuStreamWriteValue64");
+void Device::Run(std::vector<BatchedOperation>* batch, CudaStream stream) {
+  if (batch->size() > 1 && cuda_->stream_batch_mem_op != nullptr) {
+    if (failed()) return;
+    Check(cuda_->stream_batch_mem_op(stream, static_cast<unsigned>(batch->size()), batch->data(), 0),
+          "cuStreamBatchMemOp");
+    return;
+  }
+  for (const BatchedOperation& one : *batch) {
+    if (failed()) return;
+    if (one.operation == kBatchWrite64) {
+      Check(cuda_->stream_write_value64(stream, one.address, one.value, one.flags), "cuStreamWriteValue64");
+    } else {
+      Check(cuda_->stream_wait_value64(stream, one.address, one.value, one.flags), "cuStreamWaitValue64");
+    }
+  }
 }
 
 void Device::LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads,
@@ -197,11 +113,11 @@ void Device::Launch(const std::string& kernel, unsigned grid, unsigned block, co
   }
 }
 
-CudaEvent Device::Mark(CudaStream stream, Timing timing) {
+EventRef Device::Mark(CudaStream stream, Timing timing) {
   CudaEvent event = nullptr;
+  std::vector<CudaEvent>& idle = idle_events_[static_cast<int>(timing)];
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    std::vector<CudaEvent>& idle = idle_events_[static_cast<int>(timing)];
     if (!idle.empty()) {
       event = idle.back();
       idle.pop_back();
@@ -209,30 +125,26 @@ CudaEvent Device::Mark(CudaStream stream, Timing timing) {
   }
   const unsigned flags = timing == Timing::kTimed ? kEventDefault : kEventDisableTiming;
   if (event == nullptr) Check(cuda_->event_create(&event, flags), "cuEventCreate");
-  if (event != nullptr) Check(cuda_->event_record(event, stream), "cuEventRecord");
-  return event;
+  if (event == nullptr) return nullptr;
+  Check(cuda_->event_record(event, stream), "cuEventRecord");
+  return EventRef(event, [this, &idle](CudaEvent unused) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    idle.push_back(unused);
+  });
 }
 
-void Device::WaitFor(CudaEvent event, CudaStream stream) {
-  if (event != nullptr) Check(cuda_->stream_wait_event(stream, event, 0), "cuStreamWaitEvent");
+void Device::WaitFor(const EventRef& event, CudaStream stream) {
+  if (event != nullptr) Check(cuda_->stream_wait_event(stream, event.get(), 0), "cuStreamWaitEvent");
 }
 
-void Device::Recycle(CudaEvent event, Timing timing) {
-  if (event == nullptr) return;
-  std::lock_guard<std::mutex> lock(mutex_);
-  idle_events_[static_cast<int>(timing)].push_back(event);
-}
-
-double Device::MillisecondsBetween(CudaEvent from, CudaEvent to) const {
+double Device::MillisecondsBetween(const EventRef& from, const EventRef& to) const {
   float milliseconds = 0;
-  return cuda_->event_elapsed_time(&milliseconds, from, to) == kCudaSuccess ? milliseconds : 0;
+  return cuda_->event_elapsed_time(&milliseconds, from.get(), to.get()) == kCudaSuccess ? milliseconds : 0;
 }
 
 void Device::Order(CudaStream stream, CudaStream other) {
-  const CudaEvent event = Mark(other);
-  WaitFor(event, stream);
   // A wait keeps to the record that was the last when it was enqueued, so the event may be recorded again at once.
-  Recycle(event);
+  WaitFor(Mark(other), stream);
 }
 
 bool Device::Capturing(CudaStream stream) {
@@ -241,12 +153,21 @@ bool Device::Capturing(CudaStream stream) {
   return status != kCaptureNone;
 }
 
-Device::Progress Device::ToProgress(int result) const {
+Device::Progress Device::Query(const EventRef& event) const {
+  const int result = cuda_->event_query(event.get());
   if (result == kCudaSuccess) return Progress::kDone;
   return result == kCudaNotReady ? Progress::kRunning : Progress::kFailed;
 }
 
-Device::Progress Device::Query(CudaEvent event) const { return ToProgress(cuda_->event_query(event)); }
+Device::Progress Device::QueryAll(const std::vector<EventRef>& events) const {
+  Progress all = Progress::kDone;
+  for (const EventRef& event : events) {
+    const Progress one = Query(event);
+    if (one == Progress::kFailed) return one;
+    if (one == Progress::kRunning) all = one;
+  }
+  return all;
+}
 
 uint64_t* Device::AllocateHostWords(size_t count) {
   void* memory = nullptr;
@@ -264,7 +185,7 @@ void Device::PrepareReads() {
 std::vector<uint64_t> Device::ReadWords(const uint64_t* words, size_t count, std::chrono::milliseconds time) {
   if (landing_ == nullptr) return {};
   if (unfinished_read_ != nullptr && Query(unfinished_read_) == Progress::kRunning) return {};
-  Recycle(std::exchange(unfinished_read_, nullptr));
+  unfinished_read_.reset();
   count = std::min(count, kMaxReadWords);
   if (cuda_->memcpy_async(AddressOf(landing_), AddressOf(words), count * sizeof(*landing_), read_stream_) !=
       kCudaSuccess) {
@@ -284,6 +205,70 @@ std::vector<uint64_t> Device::ReadWords(const uint64_t* words, size_t count, std
 void Device::Trap(CudaStream stream) {
   const ScopedContext context(*this);
   Launch("trap", 1, 1, nullptr, stream);
+}
+
+bool BatchedStream::CopiesSignal(const uint64_t* word, int pe) const {
+  return device_->signals_ == Signals::kCopies && device_->PeerAddress(word, pe) != word;
+}
+
+void BatchedStream::Put(void* dest, const void* source, size_t bytes, int pe) {
+  if (!by_nvshmem()) return Copy(device_->PeerAddress(dest, pe), source, bytes);
+  Flush();
+  if (bytes != 0 && !device_->failed()) device_->shmem_->putmem_on_stream(dest, source, bytes, pe, stream_);
+}
+
+void BatchedStream::PutSignal(void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t value, int pe) {
+  if (by_nvshmem()) {
+    if (device_->failed()) return;
+    device_->shmem_->putmem_signal_on_stream(dest, source, bytes, word, value, kSignalSet, pe, stream_);
+  } else if (CopiesSignal(word, pe)) {
+    Write(word, value);
+    Put(dest, source, bytes, pe);
+    Put(word, word, sizeof(*word), pe);
+  } else {
+    Put(dest, source, bytes, pe);
+    Signal(word, value, pe);
+  }
+}
+
+void BatchedStream::Signal(uint64_t* word, uint64_t value, int pe) {
+  if (by_nvshmem()) {
+    if (!device_->failed()) device_->shmem_->signal_op_on_stream(word, value, kSignalSet, pe, stream_);
+  } else if (CopiesSignal(word, pe)) {
+    Write(word, value);
+    Put(word, word, sizeof(*word), pe);
+  } else {
+    Write(device_->PeerAddress(word, pe), value);
+  }
+}
+
+// Without flags: the v2 calls have no others (cuda.h on CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER).
+void BatchedStream::Write(void* word, uint64_t value) {
+  operations_.push_back({kBatchWrite64, AddressOf(word), value, 0, 0, 0});
+}
+
+void BatchedStream::Wait(uint64_t* word, uint64_t value, unsigned flags) {
+  if (!by_nvshmem()) {
+    operations_.push_back({kBatchWait64, AddressOf(word), value, flags, 0, 0});
+  } else if (!device_->failed()) {
+    const int compare = flags == kWaitEqual ? kCmpEq : kCmpGe;
+    device_->shmem_->signal_wait_until_on_stream(word, compare, value, stream_);
+  }
+}
+
+void BatchedStream::Copy(void* destination, const void* source, size_t bytes) {
+  Flush();
+  device_->Copy(destination, source, bytes, stream_);
+}
+
+void BatchedStream::Fill(void* destination, unsigned char value, size_t bytes) {
+  Flush();
+  device_->Fill(destination, value, bytes, stream_);
+}
+
+void BatchedStream::Flush() {
+  device_->Run(&operations_, stream_);
+  operations_.clear();
 }
 
 }  // namespace xla_shmem::gpu

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -41,19 +42,8 @@ inline constexpr int kFirstDriverWithoutRemoteWrites = 13010;
 // heap is (src/host/init/init.cu of NVSHMEM 3.4; ce_coll.cc of NCCL 2.28).
 inline constexpr int kFirstDriverWithStreamWords = 12050;
 
-// A signal or a wait of a stream.
-struct MemoryOperation {
-  enum class Kind {
-    kSignal,       // `word`: as for Device::Signal
-    kWrite,        // `word`: in this device's memory
-    kWaitAtLeast,  // `word` of the waits: in this device's memory
-    kWaitEqual,
-  };
-  Kind kind;
-  uint64_t* word;
-  uint64_t value;
-  int pe = -1;  // of a signal
-};
+// An event that returns to its device's pool with the last reference.
+using EventRef = std::shared_ptr<void>;
 
 class Device {
  public:
@@ -78,22 +68,6 @@ class Device {
   // failure.
   CudaStream CreateStream();
 
-  // `dest` and `word` are local addresses of symmetric objects; the call reaches the same objects on `pe`. `source`
-  // must not change until the command has run. The receiver sees a signal after all earlier puts of this stream.
-  void Put(void* dest, const void* source, size_t bytes, int pe, CudaStream stream);
-  // Only with Puts::kNvshmem.
-  void PutSignal(void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t value, int pe,
-                 CudaStream stream);
-  void Signal(uint64_t* word, uint64_t value, int pe, CudaStream stream);
-  // Whether a signal to `pe` is two commands, a kWrite of the word and a Put of it (Signals::kCopies).
-  bool CopiesSignal(const uint64_t* word, int pe) const {
-    return puts_ == Puts::kDriver && signals_ == Signals::kCopies && PeerAddress(word, pe) != word;
-  }
-  void WaitAtLeast(uint64_t* word, uint64_t value, CudaStream stream);
-  void WaitEqual(uint64_t* word, uint64_t value, CudaStream stream);
-  // Runs the operations in their order, with Puts::kDriver in one command.
-  void Run(const std::vector<MemoryOperation>& operations, CudaStream stream);
-  Puts puts() const { return puts_; }
   void Copy(void* destination, const void* source, size_t bytes, CudaStream stream);
   void Fill(void* destination, unsigned char value, size_t bytes, CudaStream stream);
   // Run the kernels of the collectives (kernels/kernels.cu).
@@ -104,19 +78,20 @@ class Device {
   // kept, on failure.
   uint64_t* AllocateHostWords(size_t count);
 
-  // An event behind everything that `stream` has now. Recycle it after the last query.
+  // An event behind everything that `stream` has now.
   enum class Timing : int { kUntimed, kTimed };
-  CudaEvent Mark(CudaStream stream, Timing timing = Timing::kUntimed);
-  void WaitFor(CudaEvent event, CudaStream stream);
-  void Recycle(CudaEvent event, Timing timing = Timing::kUntimed);
+  EventRef Mark(CudaStream stream, Timing timing = Timing::kUntimed);
+  void WaitFor(const EventRef& event, CudaStream stream);
   // Between two timed events that have been reached; 0 if the driver cannot tell.
-  double MillisecondsBetween(CudaEvent from, CudaEvent to) const;
+  double MillisecondsBetween(const EventRef& from, const EventRef& to) const;
   // Makes `stream` wait for everything that `other` has now.
   void Order(CudaStream stream, CudaStream other);
 
   bool Capturing(CudaStream stream);
   enum class Progress { kRunning, kDone, kFailed };
-  Progress Query(CudaEvent event) const;
+  Progress Query(const EventRef& event) const;
+  // kDone once all are reached, kFailed if one has failed.
+  Progress QueryAll(const std::vector<EventRef>& events) const;
   // Before the first ReadWords.
   void PrepareReads();
   static constexpr size_t kMaxReadWords = 16;
@@ -127,23 +102,19 @@ class Device {
   // Ends all streams of the context with an error, also those that wait.
   void Trap(CudaStream stream);
 
-  // Keeps a failure of an NVSHMEM call that returns a status.
-  void CheckShmem(int status, const char* call);
   // The first failure since the last call, if there is one.
   Status TakeError();
   void* PeerAddress(const void* local, int pe) const { return shmem_->ptr(local, pe); }
 
  private:
+  friend class BatchedStream;
   friend class ScopedContext;
   void Check(int result, const char* call);
   bool failed() const;
-  void Wait(uint64_t* word, uint64_t value, int compare, unsigned flags, CudaStream stream);
-  void RunOne(const MemoryOperation& operation, CudaStream stream);
-  void Write(uint64_t* word, uint64_t value, CudaStream stream);
-  BatchedOperation ToBatched(const MemoryOperation& operation) const;
+  // In their order, in one command if the driver can.
+  void Run(std::vector<BatchedOperation>* batch, CudaStream stream);
   void FindFunction(const std::string& kernel);
   void Launch(const std::string& kernel, unsigned grid, unsigned block, const void* argument, CudaStream stream);
-  Progress ToProgress(int result) const;
 
   const CudaDriver* const cuda_;
   const NvshmemApi* shmem_;
@@ -154,12 +125,13 @@ class Device {
   CudaModule module_ = nullptr;
   std::unordered_map<std::string, CudaFunction> functions_;  // all of them, from LoadKernels on
   CudaStream read_stream_ = nullptr;
-  uint64_t* landing_ = nullptr;          // of ReadWords
-  CudaEvent unfinished_read_ = nullptr;  // behind a copy to `landing_` that has not run
+  uint64_t* landing_ = nullptr;  // of ReadWords
 
   mutable std::mutex mutex_;  // guards the members below
   std::string error_;
   std::vector<CudaEvent> idle_events_[2];  // by Timing
+
+  EventRef unfinished_read_;  // behind a copy to `landing_` that has not run
 };
 
 // Makes the device's context current on this thread.
@@ -175,6 +147,40 @@ class ScopedContext {
 
  private:
   const CudaDriver* const cuda_;
+};
+
+// A stream whose signals and waits are collected until another command comes, so that neighbours become one command.
+// Flush before other code uses the stream, and where the order among streams matters: streams may share a hardware
+// queue (docs/protocol.md, "Order").
+//
+// `dest` and `word` are local addresses of symmetric objects; a put or signal reaches the same objects on `pe`.
+// `source` must not change until the command has run. The receiver sees a signal after all earlier puts of this stream.
+class BatchedStream {
+ public:
+  BatchedStream(Device* device, CudaStream stream) : device_(device), stream_(stream) {}
+  BatchedStream(const BatchedStream&) = delete;
+  BatchedStream& operator=(const BatchedStream&) = delete;
+
+  void Put(void* dest, const void* source, size_t bytes, int pe);
+  void PutSignal(void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t value, int pe);
+  void Signal(uint64_t* word, uint64_t value, int pe);
+  // Of words in this device's memory.
+  void WaitAtLeast(uint64_t* word, uint64_t value) { Wait(word, value, kWaitGreaterOrEqual); }
+  void WaitEqual(uint64_t* word, uint64_t value) { Wait(word, value, kWaitEqual); }
+  void Copy(void* destination, const void* source, size_t bytes);
+  void Fill(void* destination, unsigned char value, size_t bytes);
+  void Flush();
+
+ private:
+  bool by_nvshmem() const { return device_->puts_ == Puts::kNvshmem; }
+  // Whether a signal is a write of this PE's word and a put of it (Signals::kCopies).
+  bool CopiesSignal(const uint64_t* word, int pe) const;
+  void Write(void* word, uint64_t value);
+  void Wait(uint64_t* word, uint64_t value, unsigned flags);
+
+  Device* const device_;
+  const CudaStream stream_;
+  std::vector<BatchedOperation> operations_;  // not enqueued yet
 };
 
 }  // namespace xla_shmem::gpu

@@ -29,10 +29,6 @@ void Watchdog::PrintOrExit(Event event, const std::string& reason) {
   if (event == Watchdog::Event::kStuck) std::_Exit(70);
 }
 
-EventRef MarkShared(Device& device, CudaStream stream, Device::Timing timing) {
-  return EventRef(device.Mark(stream, timing), [&device, timing](CudaEvent event) { device.Recycle(event, timing); });
-}
-
 Watchdog::Watchdog(Device* device, std::chrono::nanoseconds deadline, OnEvent on_event, std::chrono::milliseconds grace,
                    std::chrono::milliseconds late_after)
     : device_(device),
@@ -108,22 +104,6 @@ void Watchdog::Report(const Failure& failure) {
   device_->Trap(trap_stream_);
 }
 
-Device::Progress Watchdog::ProgressOf(const Entry& entry) const {
-  Device::Progress progress = Device::Progress::kDone;
-  for (const EventRef& event : entry.events) {
-    switch (device_->Query(event.get())) {
-      case Device::Progress::kRunning:
-        progress = Device::Progress::kRunning;
-        break;
-      case Device::Progress::kFailed:
-        return Device::Progress::kFailed;
-      case Device::Progress::kDone:
-        break;
-    }
-  }
-  return progress;
-}
-
 std::optional<Watchdog::Failure> Watchdog::Judge(Clock::time_point since, const LateTransfer& late) {
   const Clock::time_point now = Clock::now();
   if (now - since >= deadline_) {
@@ -163,11 +143,11 @@ std::optional<Watchdog::Failure> Watchdog::CheckTransfers(std::list<Entry>& entr
     Entry& entry = entries.front();
     const bool is_new = entry.begun != nullptr;
     if (is_new) {
-      if (device_->Query(entry.begun.get()) == Device::Progress::kRunning) return std::nullopt;
+      if (device_->Query(entry.begun) == Device::Progress::kRunning) return std::nullopt;
       entry.begun.reset();
       entry.since = Clock::now();
     }
-    const Device::Progress progress = ProgressOf(entry);
+    const Device::Progress progress = device_->QueryAll(entry.events);
     if (progress == Device::Progress::kFailed) {
       return Failure{"the GPU reports an error on the streams of xla-shmem", {}};
     }
@@ -206,10 +186,12 @@ std::optional<Watchdog::Failure> Watchdog::CheckKernels() {
 // Waits for the streams to end after the trap.
 void Watchdog::End(std::list<Entry>& entries) {
   const auto give_up = Clock::now() + grace_;
-  const EventRef trapped = MarkShared(*device_, trap_stream_);
-  const auto running = [&](const Entry& entry) { return ProgressOf(entry) == Device::Progress::kRunning; };
+  const EventRef trapped = device_->Mark(trap_stream_);
+  const auto running = [&](const Entry& entry) {
+    return device_->QueryAll(entry.events) == Device::Progress::kRunning;
+  };
   while (std::any_of(entries.begin(), entries.end(), running) ||
-         device_->Query(trapped.get()) == Device::Progress::kRunning) {
+         device_->Query(trapped) == Device::Progress::kRunning) {
     if (Clock::now() >= give_up) {
       return on_event_(Event::kStuck, "the GPU's streams do not end after this error; the process exits");
     }

@@ -29,10 +29,6 @@
 
 namespace xla_shmem::gpu {
 
-// An event that returns to its device's pool with the last reference.
-using EventRef = std::shared_ptr<void>;
-EventRef MarkShared(Device& device, CudaStream stream, Device::Timing timing = Device::Timing::kUntimed);
-
 // What is known of a transfer that is late.
 struct LateTransfer {
   std::string waits_for;  // "the operation has not finished; it waits for PE 1"
@@ -110,8 +106,6 @@ class Watchdog {
   void ExpectNoAnswer();
   // How long a driver call may take.
   std::chrono::nanoseconds AnswerTime() const { return std::min<std::chrono::nanoseconds>(deadline_, kDriverAnswer); }
-  // kDone once all events of the entry are reached, kFailed if one has failed.
-  Device::Progress ProgressOf(const Entry& entry) const;
   // What to do about a transfer that has not gone on since `since`.
   std::optional<Failure> Judge(Clock::time_point since, const LateTransfer& late);
   void TellIfLate(Clock::time_point since, const LateTransfer& late, const std::string& facts);

@@ -27,7 +27,7 @@ std::vector<std::vector<Piece>> ChunksOf(const PairRings& rings, const PermuteAr
 }
 
 std::vector<CudaStream> EnqueuePermute(PairRings& rings, const PermuteArguments& permute, const PermuteStreams& streams,
-                                       CudaEvent begun) {
+                                       const EventRef& begun) {
   Device& device = rings.device();
   const PermutePeers peers = PeersOf(permute, rings.pe());
   const auto& operands = permute.buffers.operands;

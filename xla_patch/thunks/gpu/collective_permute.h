@@ -5,7 +5,6 @@
 #include <array>
 #include <vector>
 
-#include "xla_patch/nvshmem/gpu/batched_stream.h"
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/thunks/chunks.h"
 #include "xla_patch/thunks/gpu/collectives.h"
@@ -27,7 +26,7 @@ struct PermuteStreams {
 // operands, all goes to the other one, between the earlier and the later commands of the send streams. Returns the
 // streams that end the permute.
 std::vector<CudaStream> EnqueuePermute(PairRings& rings, const PermuteArguments& permute, const PermuteStreams& streams,
-                                       CudaEvent begun);
+                                       const EventRef& begun);
 
 // The chunks of the permute's message, the same on all PEs.
 std::vector<std::vector<Piece>> ChunksOf(const PairRings& rings, const PermuteArguments& permute);

@@ -168,7 +168,7 @@ char* GpuRuntime::FindMulticast(const char* lanes, size_t bytes) const {
 Status GpuRuntime::ZeroArena(char* arena, size_t bytes) {
   const gpu::CudaStream stream = device_->CreateStream();
   device_->Fill(arena, 0, bytes, stream);
-  const gpu::CudaEvent event = device_->Mark(stream);
+  const gpu::EventRef event = device_->Mark(stream);
   Status status = device_->TakeError();
   while (status.ok()) {
     const gpu::Device::Progress progress = device_->Query(event);
@@ -178,7 +178,6 @@ Status GpuRuntime::ZeroArena(char* arena, size_t bytes) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  device_->Recycle(event);
   return status;
 }
 

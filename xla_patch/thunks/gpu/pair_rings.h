@@ -22,7 +22,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "xla_patch/nvshmem/gpu/batched_stream.h"
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/thunks/chunks.h"
 #include "xla_patch/types/status.h"

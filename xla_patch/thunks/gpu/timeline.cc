@@ -45,39 +45,9 @@ Timeline::~Timeline() {
   thread_.join();
 }
 
-EventRef Timeline::Mark(CudaStream stream) { return MarkShared(*device_, stream, Device::Timing::kTimed); }
-
-Timeline::Question Timeline::AllReached(std::vector<EventRef> events) const {
-  return [device = device_, events = std::move(events)] {
-    Progress all = Progress::kDone;
-    for (const EventRef& event : events) {
-      const Progress one = device->Query(event.get());
-      if (one == Progress::kFailed) return one;
-      if (one == Progress::kRunning) all = one;
-    }
-    return all;
-  };
-}
-
 void Timeline::TimedFollow(Track track, std::shared_ptr<Follower> follower, EventRef begun,
                            std::vector<EventRef> ended) {
-  Entry entry;
-  entry.track = track;
-  entry.follower = std::move(follower);
-  entry.reached = AllReached({begun});
-  entry.ended = AllReached(ended);
-  entry.begun_event = std::move(begun);
-  entry.ended_events = std::move(ended);
-  Add(std::move(entry));
-}
-
-void Timeline::Follow(Track track, std::shared_ptr<Follower> follower, Question reached, Question ended) {
-  Entry entry;
-  entry.track = track;
-  entry.follower = std::move(follower);
-  entry.reached = std::move(reached);
-  entry.ended = std::move(ended);
-  Add(std::move(entry));
+  Add({track, std::move(follower), AllReached({begun}), AllReached(ended), std::move(begun), std::move(ended)});
 }
 
 void Timeline::Add(Entry entry) {
@@ -100,7 +70,7 @@ void Timeline::SetAnchor() {
     auto anchor = std::make_shared<Anchor>();
     const uint64_t begin = MonotonicNanoseconds();
     anchor->event = Mark(anchor_stream_);
-    while (device_->Query(anchor->event.get()) != Progress::kDone) {
+    while (device_->Query(anchor->event) != Progress::kDone) {
       if (MonotonicNanoseconds() > first + limit) break;
     }
     anchor->host_ns = MonotonicNanoseconds();
@@ -117,7 +87,7 @@ void Timeline::SetAnchor() {
 DeviceTimes Timeline::TimesOf(const Entry& entry) const {
   if (entry.anchor == nullptr) return {0, MonotonicNanoseconds()};
   const auto between = [&](const EventRef& from, const EventRef& to) {
-    return static_cast<int64_t>(1e6 * device_->MillisecondsBetween(from.get(), to.get()));
+    return static_cast<int64_t>(1e6 * device_->MillisecondsBetween(from, to));
   };
   const uint64_t begun = entry.anchor->host_ns + between(entry.anchor->event, entry.begun_event);
   DeviceTimes times{begun, begun};

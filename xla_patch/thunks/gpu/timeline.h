@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "xla_patch/nvshmem/gpu/device.h"
@@ -52,12 +53,16 @@ class Timeline {
 
   bool timed() const { return timed_; }
   // An event for TimedFollow, behind everything that `stream` has now.
-  EventRef Mark(CudaStream stream);
+  EventRef Mark(CudaStream stream) { return device_->Mark(stream, Device::Timing::kTimed); }
   // `begun`, `ended`: from Mark.
   void TimedFollow(Track track, std::shared_ptr<Follower> follower, EventRef begun, std::vector<EventRef> ended);
-  void Follow(Track track, std::shared_ptr<Follower> follower, Question reached, Question ended);
+  void Follow(Track track, std::shared_ptr<Follower> follower, Question reached, Question ended) {
+    Add({track, std::move(follower), std::move(reached), std::move(ended)});
+  }
   // Whether all events have been reached.
-  Question AllReached(std::vector<EventRef> events) const;
+  Question AllReached(std::vector<EventRef> events) const {
+    return [device = device_, events = std::move(events)] { return device->QueryAll(events); };
+  }
   // Returns once nothing is followed, at the latest after a second.
   void Settle();
 
@@ -72,10 +77,10 @@ class Timeline {
     std::shared_ptr<Follower> follower;
     Question reached;
     Question ended;
+    EventRef begun_event = nullptr;  // null: no times
+    std::vector<EventRef> ended_events = {};
+    std::shared_ptr<const Anchor> anchor = nullptr;  // null: no times
     bool was_reached = false;
-    std::shared_ptr<const Anchor> anchor;  // null: no times
-    EventRef begun_event;
-    std::vector<EventRef> ended_events;
   };
 
   void Add(Entry entry);

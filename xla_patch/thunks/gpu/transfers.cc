@@ -13,13 +13,6 @@ Status ErrorOf(const std::string& name, const Status& status) {
   return status.ok() ? status : Status::Error(name + ": " + status.message());
 }
 
-// All PEs must know the collective by one tag.
-Status TakeTag(const std::string& name, uint32_t tag) {
-  if (tag == 0) return Status::Error("it has no tag; please report this");
-  RememberTag(tag, name);
-  return {};
-}
-
 }  // namespace
 
 Transfers::Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline, GpuPermute permutes)
@@ -34,10 +27,18 @@ Transfers::Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timelin
 
 Status Transfers::CheckJob() const { return watchdog_ == nullptr ? Status() : watchdog_->Check(); }
 
-Status Transfers::CheckStart(CudaStream stream) {
-  XLA_SHMEM_RETURN_IF_ERROR(CheckJob());
-  if (!device_->Capturing(stream)) return {};
-  return Status::Error("an overlapping transfer was captured into a CUDA graph, which cannot hold it");
+template <typename Arguments>
+Status Transfers::Check(const Arguments& arguments, Status valid, std::optional<CudaStream> start) {
+  if (arguments.tag == 0) {  // all PEs must know the collective by one tag
+    valid = Status::Error("it has no tag; please report this");
+  } else {
+    RememberTag(arguments.tag, arguments.name);
+  }
+  if (valid.ok()) valid = CheckJob();
+  if (valid.ok() && start.has_value() && device_->Capturing(*start)) {
+    valid = Status::Error("an overlapping transfer was captured into a CUDA graph, which cannot hold it");
+  }
+  return ErrorOf(arguments.name, valid);
 }
 
 EventRef Transfers::Time(const std::shared_ptr<Follower>& follower, CudaStream stream) const {
@@ -47,11 +48,11 @@ EventRef Transfers::Time(const std::shared_ptr<Follower>& follower, CudaStream s
 
 Status Transfers::StartCopies(const TransferKey& key, const PermuteArguments& permute, CudaStream stream) {
   EventRef timed = Time(permute.follower, stream);  // before the event that lets the transfer run
-  EventRef begun = MarkShared(*device_, stream);
+  EventRef begun = device_->Mark(stream);
   std::vector<EventRef> ended;
   std::vector<EventRef> times;
-  for (CudaStream used : EnqueuePermute(*rings_, permute, permute_streams_, begun.get())) {
-    ended.push_back(MarkShared(*device_, used));
+  for (CudaStream used : EnqueuePermute(*rings_, permute, permute_streams_, begun)) {
+    ended.push_back(device_->Mark(used));
     if (timed != nullptr) times.push_back(timeline_->Mark(used));
   }
   if (timed != nullptr) {
@@ -68,10 +69,7 @@ Status Transfers::StartCopies(const TransferKey& key, const PermuteArguments& pe
 
 Status Transfers::StartPermute(const TransferKey& key, const PermuteArguments& permute, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Status status = TakeTag(permute.name, permute.tag);
-  if (status.ok()) status = CheckOverlaps(permute.buffers);
-  if (status.ok()) status = CheckStart(stream);
-  if (!status.ok()) return ErrorOf(permute.name, status);
+  XLA_SHMEM_RETURN_IF_ERROR(Check(permute, CheckOverlaps(permute.buffers), stream));
   const bool by_kernel = IsByKernel(permutes_, permute.buffers);
   return by_kernel ? StartKernel(key, permute, /*alone=*/false, stream) : StartCopies(key, permute, stream);
 }
@@ -84,10 +82,7 @@ void Transfers::WatchLanes(LaneUse use) {
 
 Status Transfers::StartGroup(const TransferKey& key, const GroupArguments& group, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Status status = TakeTag(group.name, group.tag);
-  if (status.ok()) status = CheckGroup(group, rings_->pe());
-  if (status.ok()) status = CheckStart(stream);
-  if (!status.ok()) return ErrorOf(group.name, status);
+  XLA_SHMEM_RETURN_IF_ERROR(Check(group, CheckGroup(group, rings_->pe()), stream));
   return StartKernel(key, group, group.group.size() < 2 && group.op != CollectiveOp::kRaggedAllToAll, stream);
 }
 
@@ -103,7 +98,7 @@ Status Transfers::StartKernel(const TransferKey& key, const Arguments& arguments
     device_->Order(group_stream_, stream);
     const uint64_t ticket = lanes_->Enqueue(LaneUse::kOverlapping, arguments, group_stream_);
     FollowKernel(LaneUse::kOverlapping, arguments.follower, ticket, std::move(begun), group_stream_);
-    started_[key] = {MarkShared(*device_, group_stream_)};
+    started_[key] = {device_->Mark(group_stream_)};
   }
   return ErrorOf(arguments.name, device_->TakeError());
 }
@@ -127,18 +122,14 @@ void Transfers::FollowKernel(LaneUse use, const std::shared_ptr<Follower>& follo
 
 Status Transfers::RunPermute(const PermuteArguments& permute, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Status status = TakeTag(permute.name, permute.tag);
-  if (status.ok()) status = CheckOverlaps(permute.buffers);
-  if (status.ok()) status = CheckJob();
-  return status.ok() ? RunKernel(permute, stream) : ErrorOf(permute.name, status);
+  XLA_SHMEM_RETURN_IF_ERROR(Check(permute, CheckOverlaps(permute.buffers)));
+  return RunKernel(permute, stream);
 }
 
 Status Transfers::RunGroup(const GroupArguments& group, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Status status = TakeTag(group.name, group.tag);
-  if (status.ok()) status = CheckGroup(group, rings_->pe());
-  if (status.ok()) status = CheckJob();
-  return status.ok() ? RunKernel(group, stream) : ErrorOf(group.name, status);
+  XLA_SHMEM_RETURN_IF_ERROR(Check(group, CheckGroup(group, rings_->pe())));
+  return RunKernel(group, stream);
 }
 
 Status Transfers::CheckInLine(CudaStream stream, bool in_graph) {
@@ -176,7 +167,7 @@ Status Transfers::Finish(const TransferKey& key, const std::string& name, CudaSt
   if (found == started_.end()) return Status::Error(name + ": its done ran without its start");
   const std::vector<EventRef> events = std::move(found->second);
   started_.erase(found);
-  for (const EventRef& event : events) device_->WaitFor(event.get(), stream);
+  for (const EventRef& event : events) device_->WaitFor(event, stream);
   const Status failure = CheckJob();
   const Status status = device_->TakeError();
   return failure.ok() ? ErrorOf(name, status) : failure;

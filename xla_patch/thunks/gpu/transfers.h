@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,8 +66,10 @@ class Transfers {
  private:
   // The job's failure, if there is one.
   Status CheckJob() const;
-  // Checks the job, and that `stream` is not captured.
-  Status CheckStart(CudaStream stream);
+  // Whether a collective can be enqueued. `valid`: what its arguments are. `start`: a stream that must not be captured,
+  // none for a whole operation.
+  template <typename Arguments>
+  Status Check(const Arguments& arguments, Status valid, std::optional<CudaStream> start = std::nullopt);
   // A large permute, by copies.
   Status StartCopies(const TransferKey& key, const PermuteArguments& permute, CudaStream stream);
   // An event for the follower's times; null without times or follower.
