@@ -11,12 +11,12 @@
 
 namespace xla_shmem {
 
+constexpr size_t DivideUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit; }
+
 inline constexpr size_t kPieceAlignment = 64;
 
 // Bytes that a piece takes in a slot, with what follows it up to the next one.
-constexpr size_t AlignedPiece(size_t bytes) {
-  return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
-}
+constexpr size_t AlignedPiece(size_t bytes) { return DivideUp(bytes, kPieceAlignment) * kPieceAlignment; }
 
 // Bytes [begin, end) of buffer number `buffer`.
 struct ByteRange {

@@ -7,7 +7,7 @@
 
 #include "tests/nvshmem/gpu/cuda_double.h"
 #include "xla_patch/nvshmem/gpu/kernels/arguments.h"
-#include "xla_patch/thunks/gpu/lane_layout.h"
+#include "xla_patch/thunks/gpu/arena_layout.h"
 
 namespace xla_shmem::testing {
 namespace {

@@ -1,5 +1,3 @@
-#include "xla_patch/thunks/gpu/chunk_bytes.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>

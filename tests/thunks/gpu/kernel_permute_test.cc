@@ -7,7 +7,6 @@
 
 #include "tests/thunks/gpu/gpu_job.h"
 #include "tests/thunks/gpu/permute_case.h"
-#include "xla_patch/thunks/gpu/chunk_bytes.h"
 #include "xla_patch/thunks/gpu/collective_permute.h"
 
 namespace xla_shmem::testing {

@@ -1,11 +1,10 @@
-#include "xla_patch/thunks/gpu/late_transfer.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <thread>
 
 #include "tests/thunks/gpu/gpu_job.h"
+#include "xla_patch/thunks/gpu/pair_rings.h"
 
 namespace xla_shmem::testing {
 namespace {

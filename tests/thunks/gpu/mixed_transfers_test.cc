@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "tests/thunks/gpu/gpu_job.h"
-#include "xla_patch/thunks/gpu/chunk_bytes.h"
+#include "xla_patch/thunks/gpu/collective_permute.h"
 
 namespace xla_shmem::testing {
 namespace {

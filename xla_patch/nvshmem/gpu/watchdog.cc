@@ -14,7 +14,7 @@ namespace {
 constexpr std::chrono::milliseconds kPoll{100};
 constexpr std::chrono::seconds kAskPeers{1};
 constexpr char kPastDeadline[] = "; gave up after the deadline (XLA_SHMEM_DEADLINE)";
-// For the counters of a late transfer (thunks/gpu/late_transfer.cc): each is read within a second.
+// For the counters of a late transfer (thunks/gpu/pair_rings.cc): each is read within a second.
 constexpr std::chrono::seconds kDescribeTime{2};
 
 std::string Seconds(std::chrono::nanoseconds time) {

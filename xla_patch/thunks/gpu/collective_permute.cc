@@ -4,16 +4,22 @@
 #include <numeric>
 #include <utility>
 
-#include "xla_patch/thunks/gpu/chunk_bytes.h"
-
 namespace xla_shmem::gpu {
 
 // A small permute is a kernel, because that is one command. Over the rings its commands would take more time than its
-// bytes, if these are fewer than the link moves in a gap (chunk_bytes.h). For larger ones copies are better: they leave
+// bytes, if these are fewer than the link moves in a gap. For larger ones copies are better: they leave
 // the SMs to the compute that overlaps.
 bool IsByKernel(GpuPermute permute, const Buffers& buffers) {
   if (permute != GpuPermute::kAuto) return permute == GpuPermute::kKernel;
   return std::accumulate(buffers.bytes.begin(), buffers.bytes.end(), size_t{0}) <= kBytesOfGap;
+}
+
+size_t ChunkBytes(size_t message_bytes, size_t slot_bytes) {
+  size_t chunks = std::max<size_t>(DivideUp(message_bytes, slot_bytes), 1);
+  // The function has one minimum.
+  while (ChunkedSeconds(message_bytes, chunks + 1) < ChunkedSeconds(message_bytes, chunks)) ++chunks;
+  const size_t bytes = std::max<size_t>(DivideUp(message_bytes, chunks), 1);
+  return std::min(AlignedPiece(bytes), slot_bytes);
 }
 
 std::vector<std::vector<Piece>> ChunksOf(const PairRings& rings, const PermuteArguments& permute) {

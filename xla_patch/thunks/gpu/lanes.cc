@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "xla_patch/thunks/gpu/chunk_bytes.h"
+#include "xla_patch/thunks/gpu/collective_permute.h"
 #include "xla_patch/thunks/gpu/launch_form.h"
 #include "xla_patch/thunks/gpu/message_tag.h"
 

@@ -16,8 +16,8 @@
 #include "xla_patch/nvshmem/gpu/kernels/arguments.h"
 #include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/nvshmem/gpu/watchdog.h"
+#include "xla_patch/thunks/gpu/arena_layout.h"
 #include "xla_patch/thunks/gpu/collectives.h"
-#include "xla_patch/thunks/gpu/lane_layout.h"
 
 namespace xla_shmem::gpu {
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 
 #include "xla_patch/nvshmem/gpu/kernels/arguments.h"
-#include "xla_patch/thunks/gpu/chunk_bytes.h"
-#include "xla_patch/thunks/gpu/lane_layout.h"
+#include "xla_patch/thunks/chunks.h"
+#include "xla_patch/thunks/gpu/arena_layout.h"
 
 namespace xla_shmem::gpu {
 

@@ -1,17 +1,13 @@
 #include "xla_patch/thunks/gpu/pair_rings.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
+
+#include "xla_patch/thunks/gpu/message_tag.h"
 
 namespace xla_shmem::gpu {
 namespace {
-
-// Chunks of large messages (chunk_bytes.h) would be larger, but memory counts too.
-constexpr size_t kMaxSlotBytes = 4 << 20;
-constexpr size_t kMinSlotBytes = 4 << 10;
-constexpr uint32_t kMinSlots = 4;
-constexpr uint32_t kMaxSlots = 16;
-static_assert(kMaxSlots <= Device::kMaxReadWords);
 
 // Puts `pieces` of `buffers` into `slot` at PE `to`, then sets `word` there: one message. The last put carries the
 // signal, and NVSHMEM delivers the signal after the data.
@@ -28,43 +24,43 @@ void EnqueuePieces(BatchedStream& stream, char* slot, const std::vector<const ch
   }
 }
 
-}  // namespace
+// How long a read may take: when the transfer is late, and while it is not.
+constexpr std::chrono::milliseconds kLateRead{1000};
+constexpr std::chrono::milliseconds kEarlyRead{20};
 
-Result<PairLayout> PairLayout::Create(int n_pes, size_t arena_bytes) {
-  PairLayout layout;
-  layout.n_pes_ = n_pes;
-  const size_t peers = std::max(n_pes - 1, 1);
-  static_assert(kMaxSlots * sizeof(uint64_t) <= kLine);
-  const size_t words = n_pes * kLinesPerPeer * kLine;
-  const size_t per_peer = arena_bytes > words ? (arena_bytes - words) / peers : 0;
-  layout.slot_bytes_ = std::min(kMaxSlotBytes, per_peer / kMinSlots / kMinSlotBytes * kMinSlotBytes);
-  if (layout.slot_bytes_ < kMinSlotBytes) {
-    return Status::Error("a symmetric heap of " + std::to_string(arena_bytes) + " bytes is too small for " +
-                         std::to_string(n_pes) + " PEs, which need " +
-                         std::to_string(words + peers * kMinSlots * kMinSlotBytes) +
-                         " at least: raise XLA_SHMEM_HEAP_SIZE");
+// What `words` say of the messages that an operation expects.
+struct Seen {
+  uint64_t messages = 0;  // put or consumed so far
+  uint32_t other = 0;     // tag of a message that is not of the operation, 0: there is none
+};
+
+Seen Judge(const Expectation& expected, const std::vector<uint64_t>& words) {
+  if (expected.credit) return {words[0]};
+  Seen seen;
+  for (const uint64_t word : words) {
+    if (word == 0) continue;  // no message yet
+    const uint64_t number = NumberNear(expected.last, word);
+    seen.messages = std::max(seen.messages, number);
+    if (number >= expected.first && number <= expected.last && TagOfWord(word) != expected.tag) {
+      seen.other = TagOfWord(word);
+    }
   }
-  const size_t slots = std::min<size_t>(kMaxSlots, per_peer / layout.slot_bytes_);
-  layout.num_slots_ = static_cast<uint32_t>(slots / 2 * 2);
-  return layout;
+  return seen;
 }
 
-size_t PairLayout::RecommendedBytes(int n_pes) {
-  const size_t peers = std::max(n_pes - 1, 1);
-  // In jobs of more than eight PEs the memory should not grow as fast.
-  const size_t slots = n_pes <= 8 ? 6 : kMinSlots;
-  return n_pes * kLinesPerPeer * kLine + peers * slots * kMaxSlotBytes;
+// Why the operation cannot end, "" if that is not known.
+std::string FindFault(Device& device, const std::string& name, int pe, const std::vector<Expectation>& expectations) {
+  for (const Expectation& expected : expectations) {
+    if (expected.credit) continue;
+    const std::vector<uint64_t> words = device.ReadWords(expected.words, expected.count, kEarlyRead);
+    if (words.empty()) return "";
+    const Seen seen = Judge(expected, words);
+    if (seen.other != 0) return DescribeOtherCollective(name, pe, expected.peer, seen.other);
+  }
+  return "";
 }
 
-size_t PairLayout::PeerRegion(int me, int peer) const {
-  // A PE does not put to itself, so there are n - 1 regions.
-  const size_t index = peer < me ? peer : peer - 1;
-  return WordOffset(n_pes_, 0, 0) + index * num_slots_ * slot_bytes_;
-}
-
-size_t PairLayout::Slot(int me, int peer, uint64_t message) const {
-  return PeerRegion(me, peer) + message % num_slots_ * slot_bytes_;
-}
+}  // namespace
 
 void PairRings::EnqueueCreditWait(int to, size_t ahead, BatchedStream& stream) {
   const uint64_t half = layout_.num_slots() / 2;
@@ -108,6 +104,29 @@ void PairRings::Expect(const Expectation& expectation) {
   expectations_.push_back(expectation);
 }
 
-std::vector<Expectation> PairRings::TakeExpectations() { return std::exchange(expectations_, {}); }
+LateTransfer PairRings::TakeLateTransfer(const std::string& name) {
+  const std::vector<Expectation> expectations = std::exchange(expectations_, {});
+  std::string waits;
+  for (const Expectation& expected : expectations) {
+    waits += (waits.empty() ? "; it waits for PE " : " or PE ") + std::to_string(expected.peer) +
+             (expected.credit ? " to consume " : " to put ") + std::to_string(expected.last) + " messages";
+  }
+  const std::string late = name + " on PE " + std::to_string(pe_) + " has not finished";
+  std::string waits_for = late + waits;
+  const auto describe = [device = device_, late, waits_for, expectations] {
+    std::string counters;
+    for (const Expectation& expected : expectations) {
+      const std::vector<uint64_t> words = device->ReadWords(expected.words, expected.count, kLateRead);
+      if (words.empty()) return waits_for;
+      const Seen seen = Judge(expected, words);
+      if (seen.messages >= expected.last) continue;
+      counters += "; PE " + std::to_string(expected.peer) + (expected.credit ? " has consumed " : " has put ") +
+                  std::to_string(seen.messages) + " of " + std::to_string(expected.last) + " messages";
+    }
+    return late + counters;
+  };
+  return {waits_for, describe,
+          [device = device_, name, pe = pe_, expectations] { return FindFault(*device, name, pe, expectations); }};
+}
 
 }  // namespace xla_shmem::gpu

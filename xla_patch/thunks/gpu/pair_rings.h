@@ -20,47 +20,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "xla_patch/nvshmem/gpu/device.h"
+#include "xla_patch/nvshmem/gpu/watchdog.h"
 #include "xla_patch/thunks/chunks.h"
-#include "xla_patch/types/status.h"
+#include "xla_patch/thunks/gpu/arena_layout.h"
 
 namespace xla_shmem::gpu {
-
-class PairLayout {
- public:
-  // Divides `arena_bytes` of every PE among its peers. Error if that is too little.
-  static Result<PairLayout> Create(int n_pes, size_t arena_bytes);
-
-  int n_pes() const { return n_pes_; }
-  size_t slot_bytes() const { return slot_bytes_; }
-  // Of a ring: an even number, at least four.
-  uint32_t num_slots() const { return num_slots_; }
-
-  // Offsets in the arena of PE `me`, for the pair (me, peer).
-  // The words of slots follow one another.
-  size_t Arrived(int peer, uint64_t message) const { return WordOffset(peer, 0, message % num_slots_); }
-  size_t Credit(int peer) const { return WordOffset(peer, 1, 0); }
-  // Memory at `me` that `peer` puts into.
-  size_t Slot(int me, int peer, uint64_t message) const;
-
-  // Bytes for a few slots a peer. Less memory makes smaller slots; more is used up to kMaxSlots slots.
-  static size_t RecommendedBytes(int n_pes);
-
- private:
-  // Words with one writer and one reader share a cache line (128 bytes on GPUs).
-  static constexpr size_t kLine = 128;
-  static constexpr size_t kLinesPerPeer = 2;
-  size_t WordOffset(int peer, size_t line, size_t word) const {
-    return (peer * kLinesPerPeer + line) * kLine + word * sizeof(uint64_t);
-  }
-  size_t PeerRegion(int me, int peer) const;
-
-  int n_pes_ = 0;
-  size_t slot_bytes_ = 0;
-  uint32_t num_slots_ = 0;
-};
 
 // What the streams wait for in one operation, for errors.
 struct Expectation {
@@ -105,8 +73,8 @@ class PairRings {
   // Comes behind the last use of the last arrival. Returns slots once half a ring has been used.
   void EnqueueCredit(int from, BatchedStream& stream);
 
-  // The waits enqueued since the last call, which are those of one operation.
-  std::vector<Expectation> TakeExpectations();
+  // What the watchdog says of an operation that is late: the waits enqueued since the last call are its.
+  LateTransfer TakeLateTransfer(const std::string& name);
 
  private:
   uint64_t* Word(size_t offset) const { return reinterpret_cast<uint64_t*>(arena_ + offset); }

@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "xla_patch/thunks/gpu/late_transfer.h"
 #include "xla_patch/thunks/gpu/message_tag.h"
+#include "xla_patch/thunks/gpu/pair_rings.h"
 
 namespace xla_shmem::gpu {
 namespace {
@@ -61,7 +61,7 @@ Status Transfers::StartCopies(const TransferKey& key, const PermuteArguments& pe
     timeline_->Follow(Track::kPermutes, permute.follower, timeline_->AllReached({begun}), timeline_->AllReached(ended));
   }
   if (watchdog_ != nullptr) {
-    watchdog_->Watch(std::move(begun), ended, DescribeLateTransfer(*rings_, permute.name));
+    watchdog_->Watch(std::move(begun), ended, rings_->TakeLateTransfer(permute.name));
   }
   started_[key] = std::move(ended);
   return ErrorOf(permute.name, device_->TakeError());

@@ -76,7 +76,7 @@ enum Fault : int {
 };
 
 // Lanes: block b of a kernel exchanges messages with block b of the other PEs, through slots and words of its own. A
-// set of lanes serves one stream. The offsets are those in the arena of every PE (thunks/gpu/lane_layout.h).
+// set of lanes serves one stream. The offsets are those in the arena of every PE (thunks/gpu/arena_layout.h).
 struct LaneSet {
   Word arrived;     // the word of the last message in each slot: kLaneSlots for each lane and sender
   Word sent;        // the word of the last message to each PE: one for each lane and PE, of this PE alone. The PE's own
