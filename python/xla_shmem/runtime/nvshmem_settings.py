@@ -3,7 +3,7 @@
 NVSHMEM reads its environment once: PE 0 in ``nvshmemx_get_uniqueid``, the other PEs in their init. PEs with different
 settings lay out their heaps differently, and no error tells. So every process sets the same values before the unique id
 is made. A value that the user has set stays; one that differs between processes is refused before any start. The values
-are in xla_patch/nvshmem/gpu/world_settings.cc, where a patched jaxlib finds them too.
+are in xla_patch/nvshmem/gpu/bootstrap.cc, where a patched jaxlib finds them too.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@
 #include <thread>
 #include <vector>
 
-#include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
 #include "xla_patch/thunks/gpu/gpu_process.h"
 #include "xla_patch/thunks/gpu/message_tag.h"

@@ -18,11 +18,10 @@
 
 #include "xla_patch/bindings/ffi/gpu/handlers.h"
 #include "xla_patch/bindings/python/bindings.h"
-#include "xla_patch/nvshmem/gpu/kernel_source.h"
+#include "xla_patch/nvshmem/gpu/bootstrap.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
 #include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/nvshmem/gpu/world_members.h"
-#include "xla_patch/nvshmem/gpu/world_settings.h"
 #include "xla_patch/nvshmem/loader.h"
 #include "xla_patch/options/values.h"
 #include "xla_patch/runtime/gpu_recording.h"

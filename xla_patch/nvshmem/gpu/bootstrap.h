@@ -1,8 +1,13 @@
-// Joins the NVSHMEM world by unique id, with the host library alone.
+// The start of NVSHMEM: its settings, and how a process joins a world by unique id, with the host library alone.
+//
+// NVSHMEM reads its environment once: PE 0 in nvshmemx_get_uniqueid, the other PEs in their init. PEs with different
+// settings lay out their heaps differently, and no error tells. So every process sets the same values before the unique
+// id is made. A value that the user has set stays; one that differs between processes is refused before any start.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_BOOTSTRAP_H_
 #define XLA_SHMEM_NVSHMEM_GPU_BOOTSTRAP_H_
 
 #include <cstddef>
+#include <map>
 #include <string>
 
 #include "xla_patch/nvshmem/gpu/cuda_driver.h"
@@ -11,14 +16,24 @@
 
 namespace xla_shmem::gpu {
 
+// Variables by name. `symmetric_bytes`: what this runtime allocates on each PE. `hosts`: of the world. `multimem`:
+// whether NVSHMEM is to make multicast memory. Equal arguments give equal settings.
+std::map<std::string, std::string> WorldSettings(size_t symmetric_bytes, int hosts, bool multimem);
+
+// Bytes that NVSHMEM's heap takes on each PE with these settings. `own_steps`: the user has set
+// NVSHMEM_CUMEM_GRANULARITY, so the steps in which the heap grows are unknown and not counted.
+size_t HeapBytes(const std::map<std::string, std::string>& settings, bool own_steps);
+
+// Those variables of a user that must be equal in all processes, as "NAME=value NAME=value"; "" for none.
+std::string ChosenByUser(const std::map<std::string, std::string>& variables);
+
 // Bytes of a unique id (nvshmemx_uniqueid_t of NVSHMEM 3).
 inline constexpr size_t kUniqueIdBytes = 128;
 
 // Makes the id that one process sends to all others. Opens a listening socket.
 Result<std::string> MakeUniqueId(const NvshmemLibrary& library);
 
-// Collective over all PEs. The device's context must be current; it keeps its flags. NVSHMEM's variables must have been
-// the same in all processes since before the unique id was made (python/xla_shmem/runtime/nvshmem_settings.py).
+// Collective over all PEs. The device's context must be current; it keeps its flags.
 Status JoinWorld(const NvshmemLibrary& library, const CudaDriver& cuda, int pe, int n_pes,
                  const std::string& unique_id);
 

@@ -1,5 +1,5 @@
 // What the host passes to the device code of collectives. Compiled by the host and by NVRTC, which has no files to
-// include (kernel_source.h).
+// include (nvrtc.h).
 #ifndef XLA_SHMEM_NVSHMEM_GPU_KERNELS_ARGUMENTS_H_
 #define XLA_SHMEM_NVSHMEM_GPU_KERNELS_ARGUMENTS_H_
 

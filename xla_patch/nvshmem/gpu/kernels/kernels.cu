@@ -1,7 +1,7 @@
 // The device code of xla-shmem: the kernels of the collectives, and a trap that ends a stuck job.
 //
 // NVRTC compiles it at start for this machine's GPU (python/xla_shmem/gpu/kernels.py). The build puts this file and the
-// ones that it includes behind each other, because NVRTC has no files to include (kernel_source.h). The unit tests
+// ones that it includes behind each other, because NVRTC has no files to include (nvrtc.h). The unit tests
 // compile the same files for the CPU.
 #include "xla_patch/nvshmem/gpu/kernels/arguments.h"
 #include "xla_patch/nvshmem/gpu/kernels/exchange.cuh"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "xla_patch/nvshmem/gpu/world_settings.h"
+#include "xla_patch/nvshmem/gpu/bootstrap.h"
 #include "xla_patch/thunks/gpu/arena_layout.h"
 
 namespace xla::gpu {

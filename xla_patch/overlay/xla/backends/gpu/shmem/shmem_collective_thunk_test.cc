@@ -20,7 +20,7 @@
 #include "xla/service/shaped_slice.h"
 #include "xla/shape_util.h"
 #include "xla_patch/assigner/collective_spec.h"
-#include "xla_patch/nvshmem/gpu/kernel_source.h"
+#include "xla_patch/nvshmem/gpu/nvrtc.h"
 #include "xla_patch/types/collective_op.h"
 
 // No device code is compiled here.

@@ -26,7 +26,7 @@
 #include "xla/service/gpu_topology.h"
 #include "xla/tsl/util/command_line_flags.h"
 #include "xla/xla.pb.h"
-#include "xla_patch/nvshmem/gpu/kernel_source.h"
+#include "xla_patch/nvshmem/gpu/nvrtc.h"
 
 // No device code is compiled here.
 const char xla_shmem::gpu::kKernelSource[] = "";

@@ -43,7 +43,7 @@
 #include "xla_patch/assigner/transport.h"
 #include "xla_patch/hlo/proto/mlir_dictionary.h"
 #include "xla_patch/hlo/rewrite/pass.h"
-#include "xla_patch/nvshmem/gpu/kernel_source.h"
+#include "xla_patch/nvshmem/gpu/nvrtc.h"
 
 // No device code is compiled here.
 const char xla_shmem::gpu::kKernelSource[] = "";
