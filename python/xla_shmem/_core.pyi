@@ -836,7 +836,7 @@ def gpu_unique_id() -> bytes:
 
 def gpu_make_heap(
     world: int, own: Sequence[tuple[int, int]], n_pes: int, bytes: int, sharing: str, multicast: bool = False
-) -> str:
+) -> list[tuple[int, bytes]]:
     """Makes the memory of this process's PEs in a driver heap (xla_patch/nvshmem/gpu/driver_heap.h).
 
     Args:
@@ -849,27 +849,26 @@ def gpu_make_heap(
       multicast: whether reductions in the NVLink switch are wanted; equal in all processes of the world.
 
     Returns:
-      What the other processes of the world need to know, without spaces.
+      What the other processes of the world import: for each PE, and then for the multicast object (-1) if this process
+      has made it, the bytes of a fabric handle, or of a file descriptor, which the caller closes.
 
     Raises:
       RuntimeError: :func:`gpu_open` has not succeeded, or the driver has no such memory.
       ValueError: ``sharing`` is unknown.
     """
 
-def gpu_join_heap(world: int, process: int, others: Sequence[tuple[int, Sequence[int], str]], patience_s: float) -> str:
+def gpu_join_heap(world: int, imported: Sequence[tuple[int, bytes]]) -> str:
     """Maps the memory of all PEs of a world. All its processes call this, after :func:`gpu_make_heap` in all of them.
 
     Args:
       world: its number.
-      process: number of this process.
-      others: process, PEs of the world, and result of :func:`gpu_make_heap` of each other process.
-      patience_s: seconds to wait for the others.
+      imported: results of :func:`gpu_make_heap` of the other processes. File descriptors stay the caller's.
 
     Returns:
       "" or why this process cannot have the multicast memory that :func:`gpu_make_heap` was asked for.
 
     Raises:
-      RuntimeError: a process has not answered, or the driver does not map its memory.
+      RuntimeError: the driver does not map the memory of a process.
     """
 
 def gpu_open_multicast(world: int) -> None:

@@ -78,9 +78,7 @@ MUTANTS = {
     "a done does not wait until the operand is sent": Mutant(
         "thunks/gpu/transfers.cc", "  started_[key] = std::move(ended);\n", "  started_[key] = {ended[0]};\n"
     ),
-    "a done does not wait for the kernel": Mutant(
-        "thunks/gpu/transfers.cc", "{device_->Mark(group_stream_)};", "{};"
-    ),
+    "a done does not wait for the kernel": Mutant("thunks/gpu/transfers.cc", "{device_->Mark(group_stream_)};", "{};"),
     "a kernel does not wait for the stream that writes its operand": Mutant(
         "thunks/gpu/transfers.cc", "    device_->Order(group_stream_, stream);\n", ""
     ),

@@ -12,7 +12,7 @@ from xla_shmem.gpu import libraries
 from xla_shmem.gpu.kernels import load_kernels
 from xla_shmem.gpu.process_facts import OpenGpu, read_process_facts
 from xla_shmem.options import Options
-from xla_shmem.runtime import nvshmem_settings
+from xla_shmem.runtime import heap_memory, nvshmem_settings
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +25,10 @@ class Runtime:
 
     facts = staticmethod(read_process_facts)
     unique_id = staticmethod(_core.gpu_unique_id)
-    make_heap = staticmethod(_core.gpu_make_heap)
-    join_heap = staticmethod(_core.gpu_join_heap)
+    make_heap = staticmethod(heap_memory.make_heap)
+    join_heap = staticmethod(heap_memory.join_heap)
     open_multicast = staticmethod(_core.gpu_open_multicast)
-    drop_heaps = staticmethod(_core.gpu_drop_heaps)
+    drop_heaps = staticmethod(heap_memory.drop_heaps)
     start = staticmethod(_core.gpu_start)
     has_multicast = staticmethod(_core.gpu_has_multicast)
     use_multimem = staticmethod(_core.gpu_use_multimem)

@@ -3,17 +3,17 @@
 #include "xla_patch/nvshmem/gpu/driver_heap.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <cstdint>
-#include <map>
+#include <cstring>
 #include <memory>
-#include <thread>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/nvshmem/gpu/cuda_double.h"
 #include "tests/nvshmem/gpu/memory_double.h"
-#include "xla_patch/nvshmem/gpu/file_exchange.h"
 
 namespace xla_shmem::gpu {
 namespace {
@@ -79,6 +79,17 @@ void CheckShared(DriverHeap& two, DriverHeap& one) {
   }
 }
 
+// What a process gives to another one, which closes its file.
+Status Give(const DriverHeap& from, DriverHeap& to, int object) {
+  const Result<std::string> handle = from.Export(object);
+  if (!handle.ok()) return handle.status();
+  const Status imported = to.Import(object, *handle);
+  int file = -1;
+  if (handle->size() == sizeof(file)) memcpy(&file, handle->data(), sizeof(file));
+  if (file >= 0) close(file);
+  return imported;
+}
+
 TEST_CASE("processes of a host map each other's memory by file descriptors") {
   const size_t before = testing::LiveMemoryObjects();
   {
@@ -86,30 +97,10 @@ TEST_CASE("processes of a host map each other's memory by file descriptors") {
     Result<Heap> one = MakeHeap({{1, 0}}, 3, 1, MemorySharing::kFiles);
     REQUIRE((two.ok() && one.ok()));
     CHECK((*two)->Open().message() == "the heap has the memory of 2 of 3 PEs");
-    const auto exported = [](DriverHeap& heap, int pe) {
-      const Result<int> file = heap.ExportFile(pe);
-      REQUIRE(file.ok());
-      return OwnedFile(*file);
-    };
-    const OwnedFile files[] = {exported(**two, 0), exported(**one, 1), exported(**two, 2)};
-    CHECK(!(*two)->ExportFile(1).ok());
-    Result<std::unique_ptr<FileExchange>> a = FileExchange::Listen();
-    Result<std::unique_ptr<FileExchange>> b = FileExchange::Listen();
-    REQUIRE((a.ok() && b.ok()));
-    const std::chrono::seconds patience(20);
-    Status other;
-    std::thread thread([&] {
-      auto received = (*b)->Exchange(1, {files[1].get()}, {{0, (*a)->address(), 2}}, patience);
-      other = received.status();
-      if (!other.ok()) return;
-      other = (*one)->ImportFile(0, (*received)[0][0].get());
-      if (other.ok()) other = (*one)->ImportFile(2, (*received)[0][1].get());
-    });
-    auto received = (*a)->Exchange(0, {files[0].get(), files[2].get()}, {{1, (*b)->address(), 1}}, patience);
-    thread.join();
-    REQUIRE(received.ok());
-    REQUIRE(other.ok());
-    REQUIRE((*two)->ImportFile(1, (*received)[1][0].get()).ok());
+    CHECK(!(*two)->Export(1).ok());
+    for (const int pe : {0, 2}) REQUIRE(Give(**two, **one, pe).ok());
+    CHECK((*two)->Import(1, "short").message() == "the file of PE 1 has 5 bytes, not 4");
+    REQUIRE(Give(**one, **two, 1).ok());
     CheckShared(**two, **one);
   }
   CHECK(testing::LiveMemoryObjects() == before);
@@ -119,15 +110,9 @@ TEST_CASE("hosts of a fabric map each other's memory by fabric handles") {
   Result<Heap> two = MakeHeap({{0, 0}, {2, 1}}, 3, 1, MemorySharing::kFabric);
   Result<Heap> one = MakeHeap({{1, 0}}, 3, 1, MemorySharing::kFabric);
   REQUIRE((two.ok() && one.ok()));
-  for (const int pe : {0, 2}) {
-    const Result<std::string> handle = (*two)->ExportFabric(pe);
-    REQUIRE(handle.ok());
-    REQUIRE((*one)->ImportFabric(pe, *handle).ok());
-  }
-  const Result<std::string> handle = (*one)->ExportFabric(1);
-  REQUIRE(handle.ok());
-  CHECK((*two)->ImportFabric(1, "short").message() == "the fabric handle of PE 1 has 5 bytes, not 64");
-  REQUIRE((*two)->ImportFabric(1, *handle).ok());
+  for (const int pe : {0, 2}) REQUIRE(Give(**two, **one, pe).ok());
+  CHECK((*two)->Import(1, "short").message() == "the fabric handle of PE 1 has 5 bytes, not 64");
+  REQUIRE(Give(**one, **two, 1).ok());
   CheckShared(**two, **one);
 }
 
@@ -163,7 +148,7 @@ TEST_CASE("memory that cannot be imported names its PE") {
   Result<Heap> made = MakeHeap({{0, 0}}, 2, 1, MemorySharing::kFiles);
   REQUIRE(made.ok());
   testing::Refused().import = true;
-  CHECK((*made)->ImportFile(1, 0).message().find("cuMemImportFromShareableHandle of PE 1 failed") == 0);
+  CHECK((*made)->Import(1, std::string(4, '\0')).message().find("cuMemImportFromShareableHandle of PE 1 failed") == 0);
 }
 
 void* Multicast(const void* object) { return DriverHeap::Table().mc_ptr(kTeamWorld, object); }
@@ -175,16 +160,12 @@ TEST_CASE("a multicast object has one address for an offset in all parts, from a
     Result<Heap> one = MakeHeap({{1, 5}}, 3, 1, sharing, true);
     REQUIRE((two.ok() && one.ok()));
     CHECK((*two)->part_bytes() == 2 * kDoubleGranularity);  // of multicast objects
-    const auto give = [sharing](DriverHeap& from, DriverHeap& to, int object) {
-      if (sharing == MemorySharing::kFabric) return to.ImportFabric(object, *from.ExportFabric(object));
-      return to.ImportFile(object, OwnedFile(*from.ExportFile(object)).get());
-    };
-    for (const int pe : {0, 2}) REQUIRE(give(**two, **one, pe).ok());
-    REQUIRE(give(**one, **two, 1).ok());
+    for (const int pe : {0, 2}) REQUIRE(Give(**two, **one, pe).ok());
+    REQUIRE(Give(**one, **two, 1).ok());
     REQUIRE(((*two)->Open().ok() && (*one)->Open().ok()));
-    CHECK((*one)->ExportFile(kMulticastObject).message() == "the multicast object has no memory in this process");
+    CHECK((*one)->Export(kMulticastObject).message() == "the multicast object has no memory in this process");
     REQUIRE((*two)->MakeMulticast().ok());
-    REQUIRE(give(**two, **one, kMulticastObject).ok());
+    REQUIRE(Give(**two, **one, kMulticastObject).ok());
     REQUIRE((*two)->AddToMulticast().ok());
     CHECK((*two)->OpenMulticast().message().find("cuMulticastBindMem of the memory of PE 0 failed with") == 0);
     REQUIRE((*one)->AddToMulticast().ok());
@@ -218,32 +199,6 @@ TEST_CASE("without multicast memory a heap is as good, and says what the driver 
   testing::Refused().add = 1;
   REQUIRE((*made)->MakeMulticast().ok());
   CHECK((*made)->AddToMulticast().message().find("cuMulticastAddDevice of device 1 failed with") == 0);
-}
-
-TEST_CASE("a process that does not answer is named in time") {
-  Result<std::unique_ptr<FileExchange>> own = FileExchange::Listen();
-  Result<std::unique_ptr<FileExchange>> silent = FileExchange::Listen();
-  REQUIRE((own.ok() && silent.ok()));
-  const std::chrono::milliseconds patience(50);
-  CHECK((*own)->Exchange(0, {}, {{3, (*silent)->address(), 1}}, patience).message() ==
-        "only 0 of 1 processes of this host have asked for memory of process 0");
-  const std::string address = (*silent)->address();
-  silent->reset();
-  CHECK((*own)
-            ->Exchange(0, {}, {{3, address, 1}}, patience)
-            .message()
-            .find("process 3 of this host cannot be reached by a Unix socket (Connection refused)") == 0);
-}
-
-TEST_CASE("a process that gives another number of files is named with both numbers") {
-  Result<std::unique_ptr<FileExchange>> a = FileExchange::Listen();
-  Result<std::unique_ptr<FileExchange>> b = FileExchange::Listen();
-  REQUIRE((a.ok() && b.ok()));
-  const std::chrono::seconds patience(20);
-  std::thread thread([&] { static_cast<void>((*b)->Exchange(1, {}, {{0, (*a)->address(), 0}}, patience)); });
-  const auto received = (*a)->Exchange(0, {}, {{1, (*b)->address(), 2}}, patience);
-  thread.join();
-  CHECK(received.message().find("it sent 0 of 2 file descriptors") != std::string::npos);
 }
 
 }  // namespace

@@ -161,26 +161,25 @@ size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, 
 }
 
 // `own`: (PE of the world, CUDA device).
-std::string MakeHeap(int world, const std::vector<std::pair<int, int>>& own, int n_pes, size_t bytes,
-                     const std::string& sharing, bool multicast) {
+std::vector<std::pair<int, nb::bytes>> MakeHeap(int world, const std::vector<std::pair<int, int>>& own, int n_pes,
+                                                size_t bytes, const std::string& sharing, bool multicast) {
   gpu::DriverHeap::Options options;
   options.multicast = multicast;
   for (const auto& [pe, device] : own) options.own.push_back({pe, device});
   options.n_pes = n_pes;
   options.bytes = bytes;
   options.sharing = ParseSharing(sharing);
-  return ValueOrRuntimeError(CallWithoutGil([&] { return GpuProcess::Get().MakeHeap(world, options); }));
+  const auto shared = ValueOrRuntimeError(CallWithoutGil([&] { return GpuProcess::Get().MakeHeap(world, options); }));
+  std::vector<std::pair<int, nb::bytes>> objects;
+  for (const auto& [object, handle] : shared) objects.emplace_back(object, nb::bytes(handle.data(), handle.size()));
+  return objects;
 }
 
-// `others`: (process, its PEs of the world, its note).
-std::string JoinHeap(int world, int process, const std::vector<std::tuple<int, std::vector<int>, std::string>>& others,
-                     double patience_s) {
-  std::vector<HeapPeer> peers;
-  peers.reserve(others.size());
-  for (const auto& [number, pes, note] : others) peers.push_back({number, pes, note});
-  const auto patience = std::chrono::milliseconds(static_cast<int64_t>(patience_s * 1000));
-  return ValueOrRuntimeError(
-      CallWithoutGil([&] { return GpuProcess::Get().JoinHeap(world, process, peers, patience); }));
+std::string JoinHeap(int world, const std::vector<std::pair<int, nb::bytes>>& imported) {
+  GpuProcess::SharedMemory objects;
+  for (const auto& [object, handle] : imported)
+    objects.emplace_back(object, std::string(handle.c_str(), handle.size()));
+  return ValueOrRuntimeError(CallWithoutGil([&] { return GpuProcess::Get().JoinHeap(world, objects); }));
 }
 
 void OpenMulticast(int world) {
@@ -297,14 +296,12 @@ void BindRuntime(nb::module_& m) {
         nb::arg("device") = nb::none(), nb::arg("heap") = nb::none(),
         "Starts a device: allocates the symmetric arena and returns its offset in the heap, which is that of world "
         "`heap` (gpu_join_heap), or NVSHMEM's, whose world it joins. Raises RuntimeError.");
-  m.def(
-      "gpu_make_heap", &MakeHeap, nb::arg("world"), nb::arg("own"), nb::arg("n_pes"), nb::arg("bytes"),
-      nb::arg("sharing"), nb::arg("multicast") = false,
-      "Makes the memory of this process's PEs of a world; returns what the others need to know. Raises RuntimeError.");
-  m.def(
-      "gpu_join_heap", &JoinHeap, nb::arg("world"), nb::arg("process"), nb::arg("others"), nb::arg("patience_s"),
-      "Maps the memory of all PEs of a world; all its processes call it. Returns \"\" or why this process cannot have "
-      "the multicast memory that `gpu_make_heap` was asked for. Raises RuntimeError.");
+  m.def("gpu_make_heap", &MakeHeap, nb::arg("world"), nb::arg("own"), nb::arg("n_pes"), nb::arg("bytes"),
+        nb::arg("sharing"), nb::arg("multicast") = false,
+        "Makes the memory of this process's PEs of a world; returns what the others import. Raises RuntimeError.");
+  m.def("gpu_join_heap", &JoinHeap, nb::arg("world"), nb::arg("imported"),
+        "Maps the memory of all PEs of a world. Returns \"\" or why this process cannot have the multicast memory that "
+        "`gpu_make_heap` was asked for. Raises RuntimeError.");
   m.def("gpu_open_multicast", &OpenMulticast, nb::arg("world"),
         "Makes the multicast memory of a world in whose processes `gpu_join_heap` has returned \"\". Raises "
         "RuntimeError.");

@@ -24,15 +24,9 @@ OpenHeaps& TheHeaps() {
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 int HandleType(MemorySharing sharing) {
-  switch (sharing) {
-    case MemorySharing::kNone:
-      return kHandleNone;
-    case MemorySharing::kFiles:
-      return kHandleFile;
-    case MemorySharing::kFabric:
-      return kHandleFabric;
-  }
-  return kHandleNone;
+  return sharing == MemorySharing::kFabric  ? kHandleFabric
+         : sharing == MemorySharing::kFiles ? kHandleFile
+                                            : kHandleNone;
 }
 
 std::string NameOf(int pe) { return pe == kMulticastObject ? "the multicast object" : "PE " + std::to_string(pe); }
@@ -111,41 +105,31 @@ Result<MemoryHandle> DriverHeap::HandleOf(int pe) const {
   return Status::Error(NameOf(pe) + " has no memory in this process");
 }
 
-Result<int> DriverHeap::ExportFile(int pe) const {
+Result<std::string> DriverHeap::Export(int pe) const {
   const Result<MemoryHandle> memory = HandleOf(pe);
   if (!memory.ok()) return memory.status();
-  int file = -1;
-  XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->mem_export(&file, *memory, kHandleFile, 0),
-                                       "cuMemExportToShareableHandle of " + NameOf(pe)));
-  return file;
-}
-
-Result<std::string> DriverHeap::ExportFabric(int pe) const {
-  const Result<MemoryHandle> memory = HandleOf(pe);
-  if (!memory.ok()) return memory.status();
-  std::string handle(kFabricHandleBytes, '\0');
-  XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->mem_export(handle.data(), *memory, kHandleFabric, 0),
-                                       "cuMemExportToShareableHandle (fabric) of " + NameOf(pe)));
+  const bool fabric = options_.sharing == MemorySharing::kFabric;
+  std::string handle(fabric ? kFabricHandleBytes : sizeof(int), '\0');
+  XLA_SHMEM_RETURN_IF_ERROR(
+      CudaStatus(*cuda_, cuda_->mem_export(handle.data(), *memory, HandleType(options_.sharing), 0),
+                 std::string("cuMemExportToShareableHandle") + (fabric ? " (fabric)" : "") + " of " + NameOf(pe)));
   return handle;
 }
 
-Status DriverHeap::ImportFile(int pe, int file) {
-  MemoryHandle memory = 0;
-  XLA_SHMEM_RETURN_IF_ERROR(
-      CudaStatus(*cuda_, cuda_->mem_import(&memory, reinterpret_cast<void*>(static_cast<uintptr_t>(file)), kHandleFile),
-                 "cuMemImportFromShareableHandle of " + NameOf(pe)));
-  return Map(pe, memory);
-}
-
-Status DriverHeap::ImportFabric(int pe, const std::string& handle) {
-  if (handle.size() != kFabricHandleBytes) {
-    return Status::Error("the fabric handle of " + NameOf(pe) + " has " + std::to_string(handle.size()) +
-                         " bytes, not " + std::to_string(kFabricHandleBytes));
+Status DriverHeap::Import(int pe, const std::string& handle) {
+  const bool fabric = options_.sharing == MemorySharing::kFabric;
+  const size_t expected = fabric ? kFabricHandleBytes : sizeof(int);
+  if (handle.size() != expected) {
+    return Status::Error(std::string("the ") + (fabric ? "fabric handle" : "file") + " of " + NameOf(pe) + " has " +
+                         std::to_string(handle.size()) + " bytes, not " + std::to_string(expected));
   }
   std::string copy = handle;
+  void* shareable = copy.data();
+  if (!fabric) shareable = reinterpret_cast<void*>(uintptr_t{*reinterpret_cast<const unsigned*>(handle.data())});
   MemoryHandle memory = 0;
-  XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->mem_import(&memory, copy.data(), kHandleFabric),
-                                       "cuMemImportFromShareableHandle (fabric) of " + NameOf(pe)));
+  XLA_SHMEM_RETURN_IF_ERROR(
+      CudaStatus(*cuda_, cuda_->mem_import(&memory, shareable, HandleType(options_.sharing)),
+                 std::string("cuMemImportFromShareableHandle") + (fabric ? " (fabric)" : "") + " of " + NameOf(pe)));
   return Map(pe, memory);
 }
 

@@ -56,13 +56,11 @@ class DriverHeap {
 
   // Makes the world's multicast object, in one of its processes.
   Status MakeMulticast();
-  // What another process imports of an own PE: a file descriptor, which the caller closes, or the bytes of a fabric
-  // handle.
-  Result<int> ExportFile(int pe) const;
-  Result<std::string> ExportFabric(int pe) const;
-  // Maps the memory of a PE of another process. `file` stays the caller's.
-  Status ImportFile(int pe, int file);
-  Status ImportFabric(int pe, const std::string& handle);
+  // What another process imports of an own PE: the bytes of a fabric handle, or of a file descriptor, which the caller
+  // closes.
+  Result<std::string> Export(int pe) const;
+  // Maps the memory of a PE of another process. A file descriptor stays the caller's.
+  Status Import(int pe, const std::string& handle);
   // Lets this process's GPUs use the memory of all PEs, which has been imported. Table().ptr answers from then on.
   Status Open();
 

@@ -3,18 +3,17 @@
 #define XLA_SHMEM_THUNKS_GPU_GPU_PROCESS_H_
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "xla_patch/nvshmem/gpu/cuda_driver.h"
 #include "xla_patch/nvshmem/gpu/driver_heap.h"
-#include "xla_patch/nvshmem/gpu/file_exchange.h"
 #include "xla_patch/nvshmem/gpu/watchdog.h"
 #include "xla_patch/nvshmem/loader.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
@@ -22,13 +21,6 @@
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem {
-
-// Another process with PEs of a world.
-struct HeapPeer {
-  int process = 0;
-  std::vector<int> pes;  // in the world
-  std::string note;      // its MakeHeap's
-};
 
 class GpuProcess {
  public:
@@ -42,13 +34,13 @@ class GpuProcess {
   GpuRuntime* Find(int device) const;
 
   Result<std::string> UniqueId();
-  // The driver heap of world `world`. MakeHeap makes the memory of this process's devices, and returns what the other
-  // processes of the world need to know. JoinHeap maps the memory of all; the other processes have called MakeHeap.
-  // It returns "" or why this process cannot have multicast memory; if no process of the world has such a reason,
-  // OpenMulticast makes it.
-  Result<std::string> MakeHeap(int world, const gpu::DriverHeap::Options& options);
-  Result<std::string> JoinHeap(int world, int process, const std::vector<HeapPeer>& others,
-                               std::chrono::milliseconds patience);
+  // The driver heap of world `world`. MakeHeap makes the memory of this process's devices, and PE 0's process the
+  // multicast object, if it can. It returns what the other processes import (DriverHeap::Export), by PE and then
+  // kMulticastObject; a process alone has nothing. JoinHeap maps the memory of all. It returns "" or why this process
+  // cannot have multicast memory; if no process of the world has such a reason, OpenMulticast makes it.
+  using SharedMemory = std::vector<std::pair<int, std::string>>;
+  Result<SharedMemory> MakeHeap(int world, const gpu::DriverHeap::Options& options);
+  Result<std::string> JoinHeap(int world, const SharedMemory& imported);
   Status OpenMulticast(int world);
   // Null if JoinHeap has not succeeded.
   gpu::DriverHeap* HeapOf(int world);
@@ -76,22 +68,13 @@ class GpuProcess {
 
  private:
   struct World {
-    std::unique_ptr<gpu::FileExchange> files;
     std::unique_ptr<gpu::DriverHeap> heap;
-    gpu::DriverHeap::Options options;
+    bool multicast = false;  // whether it is wanted
     bool joined = false;
     std::string why_no_multicast;
   };
 
   GpuProcess() = default;
-  static Result<std::string> MakeNote(World* made);
-  // What this process gives to the others.
-  static std::vector<int> OwnObjects(const World& world);
-  // A heap without multicast object is as good.
-  static Status AfterImport(World* world, int object, const Status& imported);
-  static Status ImportFiles(World* world, int process, const std::vector<HeapPeer>& others,
-                            std::chrono::milliseconds patience);
-  static Status ImportFabric(World* world, const std::vector<HeapPeer>& others);
 
   std::mutex mutex_;
   bool has_driver_ = false;
