@@ -36,19 +36,18 @@ TEST_CASE("all devices of a process see one another's parts at one offset") {
     REQUIRE(made.ok());
     DriverHeap& heap = **made;
     CHECK(heap.part_bytes() == 2 * kDoubleGranularity);
-    const NvshmemApi& api = DriverHeap::Table();
-    CHECK(api.ptr(heap.part(1), 0) == nullptr);  // not open
+    CHECK(heap.PeerAddress(heap.part(1), 0) == nullptr);  // not open
     REQUIRE(heap.Open().ok());
     for (int pe = 0; pe < 3; ++pe) REQUIRE(heap.Allocate(pe, 100) == heap.part(pe));
     for (int pe = 0; pe < 3; ++pe) CHECK(heap.Allocate(pe, 8) == heap.part(pe) + 256);
     for (int writer = 0; writer < 3; ++writer) {
-      for (int pe = 0; pe < 3; ++pe) Words(api.ptr(heap.part(writer) + 256, pe))[0] = 10 * writer + pe;
+      for (int pe = 0; pe < 3; ++pe) Words(heap.PeerAddress(heap.part(writer) + 256, pe))[0] = 10 * writer + pe;
       for (int pe = 0; pe < 3; ++pe) CHECK(Words(heap.part(pe) + 256)[0] == 10U * writer + pe);
     }
-    CHECK(api.ptr(heap.part(2) + heap.part_bytes() - 1, 0) == heap.part(0) + heap.part_bytes() - 1);
-    CHECK(api.ptr(heap.part(2) + heap.part_bytes(), 0) == nullptr);
-    CHECK(api.ptr(heap.part(0) - 1, 0) == nullptr);
-    CHECK(api.ptr(heap.part(0), 3) == nullptr);
+    CHECK(heap.PeerAddress(heap.part(2) + heap.part_bytes() - 1, 0) == heap.part(0) + heap.part_bytes() - 1);
+    CHECK(heap.PeerAddress(heap.part(2) + heap.part_bytes(), 0) == nullptr);
+    CHECK(heap.PeerAddress(heap.part(0) - 1, 0) == nullptr);
+    CHECK(heap.PeerAddress(heap.part(0), 3) == nullptr);
     CHECK(heap.Allocate(0, heap.part_bytes()) == nullptr);
     CHECK(heap.Allocate(3, 8) == nullptr);
   }
@@ -60,12 +59,9 @@ TEST_CASE("an address belongs to the heap in which it lies") {
   Result<Heap> second = MakeHeap({{0, 2}, {1, 3}}, 2, 1);
   REQUIRE((first.ok() && second.ok()));
   REQUIRE(((*first)->Open().ok() && (*second)->Open().ok()));
-  CHECK(DriverHeap::Table().ptr((*first)->part(0), 1) == (*first)->part(1));
-  CHECK(DriverHeap::Table().ptr((*second)->part(0), 1) == (*second)->part(1));
-  char* const gone = (*first)->part(0);
-  first->reset();
-  CHECK(DriverHeap::Table().ptr(gone, 1) == nullptr);
-  CHECK(DriverHeap::Table().ptr((*second)->part(1), 0) == (*second)->part(0));
+  CHECK((*first)->PeerAddress((*first)->part(0), 1) == (*first)->part(1));
+  CHECK((*second)->PeerAddress((*second)->part(0), 1) == (*second)->part(1));
+  CHECK((*second)->PeerAddress((*first)->part(0), 1) == nullptr);
 }
 
 // Two processes, with PEs 0 and 2, and with PE 1.
@@ -138,7 +134,7 @@ TEST_CASE("a GPU that may not use the others' memory is an error, and all is giv
     REQUIRE(made.ok());
     testing::Refused().access_of = 6;
     CHECK((*made)->Open().message().find("cuMemSetAccess to the memory of PE 0") == 0);
-    CHECK(DriverHeap::Table().ptr((*made)->part(0), 1) == nullptr);
+    CHECK((*made)->PeerAddress((*made)->part(0), 1) == nullptr);
   }
   CHECK(testing::LiveMemoryObjects() == before);
 }
@@ -150,8 +146,6 @@ TEST_CASE("memory that cannot be imported names its PE") {
   testing::Refused().import = true;
   CHECK((*made)->Import(1, std::string(4, '\0')).message().find("cuMemImportFromShareableHandle of PE 1 failed") == 0);
 }
-
-void* Multicast(const void* object) { return DriverHeap::Table().mc_ptr(kTeamWorld, object); }
 
 TEST_CASE("a multicast object has one address for an offset in all parts, from all processes") {
   const size_t before = testing::LiveMemoryObjects();
@@ -169,18 +163,18 @@ TEST_CASE("a multicast object has one address for an offset in all parts, from a
     REQUIRE((*two)->AddToMulticast().ok());
     CHECK((*two)->OpenMulticast().message().find("cuMulticastBindMem of the memory of PE 0 failed with") == 0);
     REQUIRE((*one)->AddToMulticast().ok());
-    CHECK(Multicast((*two)->part(0)) == nullptr);
+    CHECK((*two)->MulticastAddress((*two)->part(0)) == nullptr);
     REQUIRE(((*two)->OpenMulticast().ok() && (*one)->OpenMulticast().ok()));
     CHECK(testing::BoundToMulticast() == 3);
     for (DriverHeap* const heap : {two->get(), one->get()}) {
-      auto* const first = static_cast<char*>(Multicast(heap->part(0)));
+      auto* const first = static_cast<char*>(heap->MulticastAddress(heap->part(0)));
       REQUIRE(first != nullptr);
       for (int pe = 0; pe < 3; ++pe) {
-        CHECK(Multicast(heap->part(pe) + 300) == first + 300);
+        CHECK(heap->MulticastAddress(heap->part(pe) + 300) == first + 300);
         CHECK((first + 300 < heap->part(pe) || first >= heap->part(pe) + heap->part_bytes()));
       }
     }
-    CHECK(Multicast((*one)->part(0)) != Multicast((*two)->part(0)));
+    CHECK((*one)->MulticastAddress((*one)->part(0)) != (*two)->MulticastAddress((*two)->part(0)));
   }
   CHECK(testing::LiveMemoryObjects() == before);
   CHECK(testing::BoundToMulticast() == 0);
@@ -194,7 +188,7 @@ TEST_CASE("without multicast memory a heap is as good, and says what the driver 
   CHECK((*made)->MakeMulticast().message().find("cuMulticastCreate for 2 GPUs failed with") == 0);
   CHECK(!(*made)->AddToMulticast().ok());
   REQUIRE((*made)->Open().ok());
-  CHECK(Multicast((*made)->part(1)) == nullptr);
+  CHECK((*made)->MulticastAddress((*made)->part(1)) == nullptr);
   testing::Refused() = {};
   testing::Refused().add = 1;
   REQUIRE((*made)->MakeMulticast().ok());

@@ -22,13 +22,13 @@ GpuJob::GpuJob(const GpuJobOptions& options) : driver_(CudaDouble::Driver()) {
   lane_memory_ = heap_->Allocate(options.lane_bytes);
   if (arena == SIZE_MAX || lane_memory_ == SIZE_MAX) abort();
   if (options.driver_heap) MakeDriverHeap(options.n_pes, heap_bytes);
-  const NvshmemApi& api = options.driver_heap ? gpu::DriverHeap::Table() : CudaDouble::Shmem();
   for (int number = 0; number < options.n_pes; ++number) {
     char* const ring_address = Object(number, arena, options.arena_bytes);
     char* const lane_address = Object(number, lane_memory_, options.lane_bytes);
     auto pe = std::make_unique<Pe>();
     pe->cuda = std::make_unique<CudaDouble>(number + 1, options.one_queue);
-    pe->device = std::make_unique<gpu::Device>(&driver_, &api, options.puts, pe->cuda->context());
+    pe->device = std::make_unique<gpu::Device>(&driver_, &CudaDouble::Shmem(), options.puts, pe->cuda->context());
+    pe->device->SetHeap(driver_heap_.get());
     pe->device->SetSignals(options.signals);
     if (!pe->device->LoadKernels("kernels.cu").ok()) abort();
     const gpu::ScopedContext context(*pe->device);

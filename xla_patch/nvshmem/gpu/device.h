@@ -17,6 +17,7 @@
 
 #include "xla_patch/nvshmem/api.h"
 #include "xla_patch/nvshmem/gpu/cuda_driver.h"
+#include "xla_patch/nvshmem/gpu/driver_heap.h"
 #include "xla_patch/nvshmem/gpu/kernels/arguments.h"
 #include "xla_patch/types/status.h"
 
@@ -52,7 +53,8 @@ class Device {
       : cuda_(cuda), shmem_(shmem), puts_(puts), context_(context) {}
   // Before the first command.
   void SetPuts(Puts puts) { puts_ = puts; }
-  void SetHeap(const NvshmemApi* shmem) { shmem_ = shmem; }
+  // Null: symmetric memory is NVSHMEM's.
+  void SetHeap(const DriverHeap* heap) { heap_ = heap; }
   void SetSignals(Signals signals) { signals_ = signals; }
   // Kernels get a memory synchronization domain of their own (CUDA Programming Guide), so that fences of XLA's kernels
   // do not wait for stores to other GPUs. Needs compute capability 9.0.
@@ -104,7 +106,9 @@ class Device {
 
   // The first failure since the last call, if there is one.
   Status TakeError();
-  void* PeerAddress(const void* local, int pe) const { return shmem_->ptr(local, pe); }
+  void* PeerAddress(const void* local, int pe) const {
+    return heap_ != nullptr ? heap_->PeerAddress(local, pe) : shmem_->ptr(local, pe);
+  }
 
  private:
   friend class BatchedStream;
@@ -117,7 +121,8 @@ class Device {
   void Launch(const std::string& kernel, unsigned grid, unsigned block, const void* argument, CudaStream stream);
 
   const CudaDriver* const cuda_;
-  const NvshmemApi* shmem_;
+  const NvshmemApi* const shmem_;
+  const DriverHeap* heap_ = nullptr;
   Puts puts_;
   Signals signals_ = Signals::kWrites;
   bool remote_domain_ = false;

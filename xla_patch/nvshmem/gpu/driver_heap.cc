@@ -2,24 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
-#include <shared_mutex>
 
 namespace xla_shmem::gpu {
 namespace {
 
 constexpr size_t kAlignment = 256;  // of objects, as of cuMemAlloc
-
-// The open heaps of this process. The lock is never held while the driver is called.
-struct OpenHeaps {
-  std::shared_mutex mutex;
-  std::vector<const DriverHeap*> heaps;
-};
-
-OpenHeaps& TheHeaps() {
-  static auto* const heaps = new OpenHeaps;
-  return *heaps;
-}
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -66,6 +53,7 @@ Status DriverHeap::Make() {
   XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->mem_address_reserve(&base, reserved, 0, 0, 0),
                                        "cuMemAddressReserve of " + std::to_string(reserved) + " bytes"));
   base_ = reinterpret_cast<char*>(base);
+  undo_.emplace_back([this, base, reserved] { cuda_->mem_address_free(base, reserved); });
   for (const LocalPe& own : options_.own) {
     properties.device = own.device;
     MemoryHandle memory = 0;
@@ -84,11 +72,12 @@ Status DriverHeap::Make() {
 
 // A multicast object is only kept: it is mapped once all have added their GPUs.
 Status DriverHeap::Map(int pe, MemoryHandle memory) {
-  memory_.emplace_back(pe, memory);
+  memory_[pe] = memory;
+  undo_.emplace_back([this, memory] { cuda_->mem_release(memory); });
   if (pe == kMulticastObject) return {};
   XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->mem_map(AddressOf(part(pe)), part_bytes_, 0, memory, 0),
                                        "cuMemMap of the memory of PE " + std::to_string(pe)));
-  mapped_.push_back(pe);
+  undo_.emplace_back([this, pe] { cuda_->mem_unmap(AddressOf(part(pe)), part_bytes_); });
   return {};
 }
 
@@ -99,9 +88,8 @@ const LocalPe* DriverHeap::FindOwn(int pe) const {
 }
 
 Result<MemoryHandle> DriverHeap::HandleOf(int pe) const {
-  for (const auto& [owner, memory] : memory_) {
-    if (owner == pe) return memory;
-  }
+  const auto found = memory_.find(pe);
+  if (found != memory_.end()) return found->second;
   return Status::Error(NameOf(pe) + " has no memory in this process");
 }
 
@@ -140,8 +128,9 @@ std::vector<MemoryAccess> DriverHeap::OwnAccess() const {
 }
 
 Status DriverHeap::Open() {
-  if (mapped_.size() != static_cast<size_t>(options_.n_pes)) {
-    return Status::Error("the heap has the memory of " + std::to_string(mapped_.size()) + " of " +
+  if (const size_t mapped = memory_.size() - memory_.count(kMulticastObject);
+      mapped != static_cast<size_t>(options_.n_pes)) {
+    return Status::Error("the heap has the memory of " + std::to_string(mapped) + " of " +
                          std::to_string(options_.n_pes) + " PEs");
   }
   const std::vector<MemoryAccess> access = OwnAccess();
@@ -154,9 +143,6 @@ Status DriverHeap::Open() {
                        " for the GPUs of this "
                        "process"));
   }
-  OpenHeaps& open = TheHeaps();
-  const std::lock_guard<std::shared_mutex> lock(open.mutex);
-  open.heaps.push_back(this);
   open_ = true;
   return {};
 }
@@ -194,19 +180,20 @@ Status DriverHeap::OpenMulticast() {
     if (!memory.ok()) return memory.status();
     XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->multicast_bind_mem(*object, 0, *memory, 0, part_bytes_, 0),
                                          "cuMulticastBindMem of the memory of PE " + std::to_string(own.pe)));
-    bound_.push_back(own.device);
+    undo_.emplace_back(
+        [this, object = *object, device = own.device] { cuda_->multicast_unbind(object, device, 0, part_bytes_); });
   }
   DeviceAddress base = 0;
   XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->mem_address_reserve(&base, part_bytes_, 0, 0, 0),
                                        "cuMemAddressReserve of " + std::to_string(part_bytes_) + " bytes"));
-  multicast_ = reinterpret_cast<char*>(base);
+  undo_.emplace_back([this, base] { cuda_->mem_address_free(base, part_bytes_); });
   XLA_SHMEM_RETURN_IF_ERROR(
       CudaStatus(*cuda_, cuda_->mem_map(base, part_bytes_, 0, *object, 0), "cuMemMap of the multicast object"));
-  maps_multicast_ = true;
+  undo_.emplace_back([this, base] { cuda_->mem_unmap(base, part_bytes_); });
   const std::vector<MemoryAccess> access = OwnAccess();
   XLA_SHMEM_RETURN_IF_ERROR(CudaStatus(*cuda_, cuda_->mem_set_access(base, part_bytes_, access.data(), access.size()),
                                        "cuMemSetAccess to the multicast object"));
-  multicast_is_open_ = true;
+  multicast_ = reinterpret_cast<char*>(base);
   return {};
 }
 
@@ -220,54 +207,21 @@ void* DriverHeap::Allocate(int pe, size_t bytes) {
 
 bool DriverHeap::Contains(const void* address) const {
   const auto* const byte = static_cast<const char*>(address);
-  return byte >= base_ && byte < base_ + part_bytes_ * options_.n_pes;
+  return open_ && byte >= base_ && byte < base_ + part_bytes_ * options_.n_pes;
 }
 
-// What `address` returns for the open heap in which the object lies, and its offset in a part; null without such a
-// heap.
-template <typename Address>
-char* DriverHeap::InHeap(const void* object, Address address) {
-  OpenHeaps& open = TheHeaps();
-  const std::shared_lock<std::shared_mutex> lock(open.mutex);
-  for (const DriverHeap* heap : open.heaps) {
-    if (!heap->Contains(object)) continue;
-    return address(*heap, (static_cast<const char*>(object) - heap->base_) % heap->part_bytes_);
-  }
-  return nullptr;
+void* DriverHeap::PeerAddress(const void* object, int pe) const {
+  if (!Contains(object) || pe < 0 || pe >= options_.n_pes) return nullptr;
+  return part(pe) + (static_cast<const char*>(object) - base_) % part_bytes_;
 }
 
-const NvshmemApi& DriverHeap::Table() {
-  static const NvshmemApi table = [] {
-    NvshmemApi api{};
-    api.ptr = [](const void* object, int pe) -> void* {
-      return InHeap(object, [pe](const DriverHeap& heap, size_t offset) -> char* {
-        return pe >= 0 && pe < heap.options_.n_pes ? heap.part(pe) + offset : nullptr;
-      });
-    };
-    api.mc_ptr = [](TeamHandle /*all PEs*/, const void* object) -> void* {
-      return InHeap(object, [](const DriverHeap& heap, size_t offset) -> char* {
-        return heap.multicast_is_open_ ? heap.multicast_ + offset : nullptr;
-      });
-    };
-    return api;
-  }();
-  return table;
+void* DriverHeap::MulticastAddress(const void* object) const {
+  if (!Contains(object) || multicast_ == nullptr) return nullptr;
+  return multicast_ + (static_cast<const char*>(object) - base_) % part_bytes_;
 }
 
 DriverHeap::~DriverHeap() {
-  if (open_) {
-    OpenHeaps& open = TheHeaps();
-    const std::lock_guard<std::shared_mutex> lock(open.mutex);
-    open.heaps.erase(std::remove(open.heaps.begin(), open.heaps.end(), this), open.heaps.end());
-  }
-  if (maps_multicast_) cuda_->mem_unmap(AddressOf(multicast_), part_bytes_);
-  if (multicast_ != nullptr) cuda_->mem_address_free(AddressOf(multicast_), part_bytes_);
-  if (const Result<MemoryHandle> object = HandleOf(kMulticastObject); object.ok()) {
-    for (const int device : bound_) cuda_->multicast_unbind(*object, device, 0, part_bytes_);
-  }
-  for (const int pe : mapped_) cuda_->mem_unmap(AddressOf(part(pe)), part_bytes_);
-  for (const auto& [pe, memory] : memory_) cuda_->mem_release(memory);
-  if (base_ != nullptr) cuda_->mem_address_free(AddressOf(base_), part_bytes_ * options_.n_pes);
+  for (auto undo = undo_.rbegin(); undo != undo_.rend(); ++undo) (*undo)();
 }
 
 }  // namespace xla_shmem::gpu

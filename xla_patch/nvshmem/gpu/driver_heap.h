@@ -13,14 +13,14 @@
 #ifndef XLA_SHMEM_NVSHMEM_GPU_DRIVER_HEAP_H_
 #define XLA_SHMEM_NVSHMEM_GPU_DRIVER_HEAP_H_
 
-#include <atomic>
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "xla_patch/nvshmem/api.h"
 #include "xla_patch/nvshmem/gpu/cuda_driver.h"
 #include "xla_patch/types/status.h"
 
@@ -61,13 +61,12 @@ class DriverHeap {
   Result<std::string> Export(int pe) const;
   // Maps the memory of a PE of another process. A file descriptor stays the caller's.
   Status Import(int pe, const std::string& handle);
-  // Lets this process's GPUs use the memory of all PEs, which has been imported. Table().ptr answers from then on.
+  // Lets this process's GPUs use the memory of all PEs, which has been imported.
   Status Open();
 
   // Adds this process's GPUs to the multicast object.
   Status AddToMulticast();
-  // Maps the object; Table().mc_ptr answers from then on. All processes have added their GPUs: the driver waits for
-  // those that are missing.
+  // Maps the object. All processes have added their GPUs: the driver waits for those that are missing.
   Status OpenMulticast();
 
   // Address of an own PE's object, at the same offset on all PEs if they allocate alike; null if nothing is left.
@@ -75,8 +74,9 @@ class DriverHeap {
   char* part(int pe) const { return base_ + static_cast<size_t>(pe) * part_bytes_; }
   size_t part_bytes() const { return part_bytes_; }
 
-  // NVSHMEM's calls for addresses of any open heap of this process: `ptr` and `mc_ptr`. A process alone has no my_pe.
-  static const NvshmemApi& Table();
+  // The same object at another PE, or at all at once. Null outside the heap, and before it is open.
+  void* PeerAddress(const void* object, int pe) const;
+  void* MulticastAddress(const void* object) const;
 
  private:
   DriverHeap(const CudaDriver* cuda, Options options) : cuda_(cuda), options_(std::move(options)) {}
@@ -87,21 +87,16 @@ class DriverHeap {
   std::vector<MemoryAccess> OwnAccess() const;
   const LocalPe* FindOwn(int pe) const;
   bool Contains(const void* address) const;
-  template <typename Address>
-  static char* InHeap(const void* object, Address address);
 
   const CudaDriver* const cuda_;
   const Options options_;
   char* base_ = nullptr;
   size_t part_bytes_ = 0;
-  std::vector<std::pair<int, MemoryHandle>> memory_;  // by PE, all that this process has made or imported
-  std::vector<int> mapped_;                           // PEs
-  std::vector<size_t> taken_;                         // bytes of each PE's part
+  std::map<int, MemoryHandle> memory_;  // by PE, all that this process has made or imported
+  std::vector<size_t> taken_;           // bytes of each PE's part
   bool open_ = false;
-  std::vector<int> bound_;       // devices whose memory is bound to the multicast object
-  char* multicast_ = nullptr;    // its addresses, not null once they are reserved
-  bool maps_multicast_ = false;  // they are mapped
-  std::atomic<bool> multicast_is_open_{false};
+  char* multicast_ = nullptr;                // the object's addresses, once it is open
+  std::vector<std::function<void()>> undo_;  // what the destructor calls, the last one first
 };
 
 }  // namespace xla_shmem::gpu

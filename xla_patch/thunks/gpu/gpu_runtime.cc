@@ -94,8 +94,6 @@ Status GpuRuntime::LoadKernels(const std::string& image) {
   return device_->LoadKernels(image.data());
 }
 
-const NvshmemApi& GpuRuntime::api() const { return heap_ != nullptr ? gpu::DriverHeap::Table() : nvshmem_->api; }
-
 Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (device_ == nullptr) return Status::Error(kNotOpen);
@@ -115,7 +113,7 @@ Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
   }
   heap_ = options.heap;
   device_->SetPuts(options.puts);
-  device_->SetHeap(&api());
+  device_->SetHeap(heap_);
   const gpu::ScopedContext context(*device_);
   if (heap_ == nullptr) {
     XLA_SHMEM_RETURN_IF_ERROR(gpu::JoinWorld(*nvshmem_, *cuda_, options.pe, options.n_pes, options.unique_id));
@@ -146,7 +144,7 @@ Result<char*> GpuRuntime::MakeArena(const GpuStartOptions& options) {
                          "XLA has the rest");
   }
   for (int pe = 0; pe < options.n_pes; ++pe) {
-    if (api().ptr(arena, pe) != nullptr) continue;
+    if (device_->PeerAddress(arena, pe) != nullptr) continue;
     return Status::Error("PE " + std::to_string(pe) + " is not reachable by NVLink or PCIe peer access from PE " +
                          std::to_string(options.pe));
   }
@@ -157,12 +155,15 @@ Result<char*> GpuRuntime::MakeArena(const GpuStartOptions& options) {
 // Compute capability 9.0 has the first multimem instructions. NVSHMEM does not say that neighbouring bytes have
 // neighbouring multicast addresses, so it is asked for both ends.
 char* GpuRuntime::FindMulticast(const char* lanes, size_t bytes) const {
-  if (facts_.compute_major < kHopper || api().mc_ptr == nullptr || !device_->has_switch_reduction()) {
-    return nullptr;
-  }
-  auto* const first = static_cast<char*>(api().mc_ptr(kTeamWorld, lanes));
-  if (first == nullptr || api().mc_ptr(kTeamWorld, lanes + bytes - 1) != first + bytes - 1) return nullptr;
-  return first;
+  if (facts_.compute_major < kHopper || !device_->has_switch_reduction()) return nullptr;
+  const auto multicast = [&](const char* object) {
+    const auto mc_ptr = nvshmem_->api.mc_ptr;
+    return static_cast<char*>(heap_ != nullptr    ? heap_->MulticastAddress(object)
+                              : mc_ptr != nullptr ? mc_ptr(kTeamWorld, object)
+                                                  : nullptr);
+  };
+  char* const first = multicast(lanes);
+  return first != nullptr && multicast(lanes + bytes - 1) == first + bytes - 1 ? first : nullptr;
 }
 
 Status GpuRuntime::ZeroArena(char* arena, size_t bytes) {

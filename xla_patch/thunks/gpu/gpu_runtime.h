@@ -112,7 +112,6 @@ class GpuRuntime {
 
  private:
   Result<char*> MakeArena(const GpuStartOptions& options);
-  const NvshmemApi& api() const;
   Status ZeroArena(char* arena, size_t bytes);
   char* FindMulticast(const char* lanes, size_t bytes) const;
 
