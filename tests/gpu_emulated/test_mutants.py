@@ -270,8 +270,8 @@ MUTANTS = {
     "a credit comes before the slot was read": Mutant(
         "thunks/gpu/collective_permute.cc",
         "    EnqueueResults(receives, permute, pieces, arrived);\n"
-        "    if (peers.source >= 0) rings.EnqueueCredit(peers.source, receives);\n",
-        "    if (peers.source >= 0) rings.EnqueueCredit(peers.source, receives);\n"
+        "    if (source >= 0) rings.EnqueueCredit(source, receives);\n",
+        "    if (source >= 0) rings.EnqueueCredit(source, receives);\n"
         "    EnqueueResults(receives, permute, pieces, arrived);\n",
     ),
     "the ends of a message choose other chunks": Mutant(

@@ -35,16 +35,16 @@ std::vector<std::vector<Piece>> ChunksOf(const PairRings& rings, const PermuteAr
 std::vector<CudaStream> EnqueuePermute(PairRings& rings, const PermuteArguments& permute, const PermuteStreams& streams,
                                        const EventRef& begun) {
   Device& device = rings.device();
-  const PermutePeers peers = PeersOf(permute, rings.pe());
+  const int source = OtherPe(permute.source, rings.pe()), target = OtherPe(permute.target, rings.pe());
   const auto& operands = permute.buffers.operands;
   const auto& results = permute.buffers.results;
   const std::vector<std::vector<Piece>> chunks = ChunksOf(rings, permute);
   // In place, one stream sends and receives chunk by chunk, so that no byte is overwritten before it has been sent.
   const bool in_place = std::equal(operands.begin(), operands.end(), results.begin());
   std::vector<CudaStream> used{streams.receive};
-  if (!in_place && peers.target >= 0) {
+  if (!in_place && target >= 0) {
     const size_t sends = std::min(chunks.size(), kSendStreams);
-    for (size_t i = 0; i < sends; ++i) used.push_back(streams.send[rings.SendStream(peers.target, i)]);
+    for (size_t i = 0; i < sends; ++i) used.push_back(streams.send[rings.SendStream(target, i)]);
   }
   for (CudaStream stream : used) device.WaitFor(begun, stream);
   if (in_place) {
@@ -54,20 +54,20 @@ std::vector<CudaStream> EnqueuePermute(PairRings& rings, const PermuteArguments&
   BatchedStream receives(&device, streams.receive);
   for (size_t i = 0; i < chunks.size(); ++i) {
     const std::vector<Piece>& pieces = chunks[i];
-    if (peers.target >= 0) {
-      BatchedStream& puts = in_place ? receives : sends[rings.SendStream(peers.target)];
-      rings.EnqueueMessage(peers.target, permute.tag, operands, pieces, puts);
+    if (target >= 0) {
+      BatchedStream& puts = in_place ? receives : sends[rings.SendStream(target)];
+      rings.EnqueueMessage(target, permute.tag, operands, pieces, puts);
       // For the stream's next chunk, with this one's signal: a batch of its own is saved. Other PEs may wait for the
       // credit of the chunk before this one as they give theirs.
       if (i + kSendStreams < chunks.size()) {
         if (!in_place) receives.Flush();
-        rings.EnqueueCreditWait(peers.target, kSendStreams - 1, puts);
+        rings.EnqueueCreditWait(target, kSendStreams - 1, puts);
       }
       if (!in_place) puts.Flush();  // before the wait below: streams may share a hardware queue
     }
-    const char* arrived = peers.source >= 0 ? rings.EnqueueArrival(peers.source, permute.tag, receives) : nullptr;
+    const char* arrived = source >= 0 ? rings.EnqueueArrival(source, permute.tag, receives) : nullptr;
     EnqueueResults(receives, permute, pieces, arrived);
-    if (peers.source >= 0) rings.EnqueueCredit(peers.source, receives);
+    if (source >= 0) rings.EnqueueCredit(source, receives);
   }
   receives.Flush();
   if (in_place) {

@@ -7,10 +7,6 @@
 
 namespace xla_shmem::gpu {
 
-PermutePeers PeersOf(const PermuteArguments& permute, int pe) {
-  return {permute.source == pe ? -1 : permute.source, permute.target == pe ? -1 : permute.target};
-}
-
 Status CheckOverlaps(const Buffers& buffers, size_t operand_parts, size_t result_parts) {
   for (size_t i = 0; i < buffers.operands.size(); ++i) {
     for (size_t j = 0; j < buffers.results.size(); ++j) {

@@ -35,12 +35,8 @@ struct PermuteArguments {
   bool keeps_results = false;  // without a source they stay as they are
 };
 
-// The other PEs that a permute connects this PE with, -1: none. An edge from a PE to itself is a copy and no message.
-struct PermutePeers {
-  int source;
-  int target;
-};
-PermutePeers PeersOf(const PermuteArguments& permute, int pe);
+// The other PE at one end of a permute, -1: none. An edge from a PE to itself is a copy and no message.
+inline int OtherPe(int end, int pe) { return end == pe ? -1 : end; }
 
 // A collective of a replica group: all but permutes.
 //

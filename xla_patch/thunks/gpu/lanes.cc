@@ -179,7 +179,6 @@ uint64_t Lanes::Enqueue(LaneUse use, const GroupArguments& group, CudaStream str
 }
 
 uint64_t Lanes::Enqueue(LaneUse use, const PermuteArguments& permute, CudaStream stream, bool in_graph) {
-  const PermutePeers peers = PeersOf(permute, pe_);
   std::vector<int> members{pe_};
   const auto index_of = [&](int peer) {
     if (peer < 0) return kNoMember;
@@ -187,8 +186,8 @@ uint64_t Lanes::Enqueue(LaneUse use, const PermuteArguments& permute, CudaStream
     return IndexOf(members, peer);
   };
   CollectiveArguments arguments{};
-  const int source = index_of(peers.source);
-  const int target = index_of(peers.target);
+  const int source = index_of(OtherPe(permute.source, pe_));
+  const int target = index_of(OtherPe(permute.target, pe_));
   SetExchange(use, permute.name, permute.tag, members, &arguments);
   arguments.shape = kMove;
   arguments.receive_from = source;
