@@ -79,7 +79,6 @@ struct DoubleCalls {
     *stream = static_cast<nvshmem_double::Stream*>(&device.streams.emplace_back(&device));
     return device.trapped ? kLaunchFailed : 0;
   }
-  static int StreamDestroy(CudaStream) { return 0; }
   static int IsCapturing(CudaStream handle, int* status) {
     *status = StreamOf(handle).capturing ? 1 : 0;
     return 0;
@@ -132,7 +131,6 @@ struct DoubleCalls {
     *event = &created;
     return 0;
   }
-  static int EventDestroy(CudaEvent) { return 0; }
   static int EventRecord(CudaEvent handle, CudaStream stream) {
     Command command{Command::Kind::kHostFunc};
     uint64_t* word = nullptr;
@@ -240,14 +238,12 @@ const gpu::CudaDriver& CudaDouble::Driver() {
     table.ctx_pop_current = DoubleCalls::PopCurrent;
     table.ctx_get_stream_priority_range = DoubleCalls::PriorityRange;
     table.stream_create_with_priority = DoubleCalls::StreamCreate;
-    table.stream_destroy = DoubleCalls::StreamDestroy;
     table.stream_is_capturing = DoubleCalls::IsCapturing;
     table.stream_wait_event = DoubleCalls::WaitEvent;
     table.stream_wait_value64 = DoubleCalls::WaitValue;
     table.stream_write_value64 = DoubleCalls::WriteValue;
     table.stream_batch_mem_op = DoubleCalls::BatchMemOp;
     table.event_create = DoubleCalls::EventCreate;
-    table.event_destroy = DoubleCalls::EventDestroy;
     table.event_record = DoubleCalls::EventRecord;
     table.event_query = DoubleCalls::EventQuery;
     table.event_elapsed_time = DoubleCalls::EventElapsedTime;

@@ -57,14 +57,14 @@ Flight flight[6];
 byte queues = 9; /* that have not ended */
 
 /* = BatchedStream::Flush (xla_patch/nvshmem/gpu/device.cc) */
-/* = Device::Write (xla_patch/nvshmem/gpu/device.cc) */
+/* = Device::Run (xla_patch/nvshmem/gpu/device.cc) */
 inline Ordered(s) {
   flight[s].put[0] == 0 && flight[s].put[1] == 0 && flight[s].arrived == 0 && flight[s].credit == 0 &&
       flight[s].copy == 0
 }
 
 /* = BatchedStream::Put (xla_patch/nvshmem/gpu/device.cc) */
-/* = Device::Put (xla_patch/nvshmem/gpu/device.cc) */
+/* = Device::Copy (xla_patch/nvshmem/gpu/device.cc) */
 inline Put(s, piece) {
   atomic { flight[s].put[piece] == 0 -> flight[s].put[piece] = sent + 1 }
 }

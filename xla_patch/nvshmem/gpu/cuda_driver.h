@@ -124,7 +124,6 @@ static_assert(sizeof(MulticastProperties) == 32);
   OPTIONAL(ctx_get_flags, "cuCtxGetFlags", (unsigned* flags))                                                          \
   OPTIONAL(ctx_set_flags, "cuCtxSetFlags", (unsigned flags))                                                           \
   CALL(stream_create_with_priority, "cuStreamCreateWithPriority", (CudaStream * stream, unsigned flags, int priority)) \
-  CALL(stream_destroy, "cuStreamDestroy_v2", (CudaStream stream))                                                      \
   CALL(stream_is_capturing, "cuStreamIsCapturing", (CudaStream stream, int* status))                                   \
   CALL(stream_wait_event, "cuStreamWaitEvent", (CudaStream stream, CudaEvent event, unsigned flags))                   \
   CALL(stream_wait_value64, "cuStreamWaitValue64_v2",                                                                  \
@@ -134,7 +133,6 @@ static_assert(sizeof(MulticastProperties) == 32);
   OPTIONAL(stream_batch_mem_op, "cuStreamBatchMemOp_v2",                                                               \
            (CudaStream stream, unsigned count, BatchedOperation* operations, unsigned flags))                          \
   CALL(event_create, "cuEventCreate", (CudaEvent * event, unsigned flags))                                             \
-  CALL(event_destroy, "cuEventDestroy_v2", (CudaEvent event))                                                          \
   CALL(event_record, "cuEventRecord", (CudaEvent event, CudaStream stream))                                            \
   CALL(event_query, "cuEventQuery", (CudaEvent event))                                                                 \
   CALL(event_elapsed_time, "cuEventElapsedTime", (float* milliseconds, CudaEvent from, CudaEvent to))                  \

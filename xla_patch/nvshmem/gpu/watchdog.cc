@@ -93,13 +93,11 @@ void Watchdog::Report(const Failure& failure) {
     }
   }
   // A kernel that waits can end itself, also where the trap finds no place on the GPU.
-  std::list<WatchedKernels> kernels;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    kernels = kernels_;
-  }
-  for (const WatchedKernels& watched : kernels) {
-    __atomic_store_n(watched.progress.words + kOrder, kOrderTrap, __ATOMIC_RELEASE);
+    for (const WatchedKernels& watched : kernels_) {
+      __atomic_store_n(watched.progress.words + kOrder, kOrderTrap, __ATOMIC_RELEASE);
+    }
   }
   device_->Trap(trap_stream_);
 }

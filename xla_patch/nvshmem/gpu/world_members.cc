@@ -1,12 +1,12 @@
 #include "xla_patch/nvshmem/gpu/world_members.h"
 
-#include <dirent.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
-#include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace xla_shmem::gpu {
@@ -63,15 +63,11 @@ std::string HostIdentity() {
 }
 
 int CountImexChannels(const std::string& folder) {
-  DIR* const files = opendir(folder.c_str());
-  if (files == nullptr) return 0;
-  constexpr std::string_view kPrefix = "channel";
-  int channels = 0;
-  while (const dirent* file = readdir(files)) {
-    channels += std::string_view(file->d_name).substr(0, kPrefix.size()) == kPrefix ? 1 : 0;
-  }
-  closedir(files);
-  return channels;
+  std::error_code error;
+  const std::filesystem::directory_iterator files(folder, error);
+  return static_cast<int>(std::count_if(begin(files), end(files), [](const std::filesystem::directory_entry& file) {
+    return file.path().filename().string().rfind("channel", 0) == 0;
+  }));
 }
 
 int CountHosts(const std::vector<WorldMember>& members) { return static_cast<int>(PesOfHosts(members).size()); }

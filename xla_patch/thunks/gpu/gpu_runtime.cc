@@ -38,12 +38,8 @@ Result<GpuFacts> GpuRuntime::Open(const GpuOpenOptions& options) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Status status;
   const auto succeeded = [&](int result, const char* call) {
-    if (result == gpu::kCudaSuccess) return true;
-    const char* name = nullptr;
-    cuda_->get_error_name(result, &name);
-    status = Status::Error(std::string(call) + " of device " + std::to_string(options.device) + " failed with " +
-                           (name != nullptr ? name : std::to_string(result)));
-    return false;
+    status = gpu::CudaStatus(*cuda_, result, std::string(call) + " of device " + std::to_string(options.device));
+    return status.ok();
   };
   GpuFacts facts;
   int device = 0;
