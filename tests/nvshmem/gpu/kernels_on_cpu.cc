@@ -23,24 +23,6 @@ struct Index {
 };
 thread_local Index gridDim, blockDim, blockIdx, threadIdx;  // as CUDA names them
 
-struct DeviceTrap {};
-
-// Longer each time: a hundred blocks that wait must leave two cores to the one that others wait for.
-void PauseOnHost() {
-  thread_local unsigned pauses = 0;
-  usleep(std::min(2000u, 50 + 25 * pauses++));
-}
-[[noreturn]] void TrapOnHost() { throw DeviceTrap(); }
-
-// Instructions of 16 bytes at multicast addresses.
-void MultimemLoadOnHost(const char* address, Elements elements, int kind, void* loaded);
-void MultimemStoreOnHost(char* address, const void* value);
-
-// Each word of a pair arrives by itself.
-void StorePairOnHost(Word* words, Word first, Word second);
-void StoreReleaseOnHost(Word* word, Word value);
-Word LoadOnHost(const Word* word);
-
 // What the compiler must not move across.
 void BarrierOnHost() { asm volatile("" ::: "memory"); }
 
@@ -52,7 +34,7 @@ void BarrierOnHost() { asm volatile("" ::: "memory"); }
 #define __shared__
 #define __launch_bounds__(threads, blocks)
 #define __syncthreads BarrierOnHost
-#include "xla_patch/nvshmem/gpu/kernels/kernels.cu"
+#include "xla_patch/nvshmem/gpu/kernels/copies.cuh"
 
 namespace xla_shmem::gpu {
 namespace {
@@ -87,21 +69,59 @@ class StoresInFlight {
 };
 thread_local StoresInFlight in_flight;
 
-void StorePairOnHost(Word* words, Word first, Word second) {
+// The functions of platform.cuh.
+Word Fresh(Word value) { return value; }
+
+// Each word of a pair arrives by itself.
+void StorePairRelaxed(Word* words, Word first, Word second) {
   in_flight.Add(words, first);
   in_flight.Add(words + 1, second);
 }
-void StoreReleaseOnHost(Word* word, Word value) {
+void StoreRelease(Word* word, Word value) {
   in_flight.DeliverAll();
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
-Word LoadOnHost(const Word* word) {
+Word LoadAcquire(const Word* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+Word LoadRelaxed(const Word* word) {
   in_flight.DeliverOne();
   return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
+WordPair LoadPairRelaxed(const Word* words) {
+  const Word second = LoadRelaxed(words + 1);
+  return {LoadRelaxed(words), second};
+}
+Word CountBlock(Word* word) { return __atomic_fetch_add(word, 1, __ATOMIC_RELAXED); }
+
+// Longer each time: a hundred blocks that wait must leave two cores to the one that others wait for.
+void Pause() {
+  thread_local unsigned pauses = 0;
+  usleep(std::min(2000u, 50 + 25 * pauses++));
+}
+
+struct DeviceTrap {};
+[[noreturn]] void Trap() { throw DeviceTrap(); }
+
+// Instructions of 16 bytes at multicast addresses.
+void MultimemLoad(const char* address, Elements elements, int kind, void* loaded);
+void MultimemStore(char* address, Pack16 pack) {
+  for (char* const member : nvshmem_double::MemberAddresses(address, kPack)) {
+    StorePairRelaxed(reinterpret_cast<Word*>(member), pack.low, pack.high);
+  }
+  nvshmem_double::CountMulticast(/*store=*/true);
+}
+void FenceAliases() {}
+
+}  // namespace
+}  // namespace xla_shmem::gpu
+
+#define XLA_SHMEM_LOAD(registers, operation, elements, kind) MultimemLoad(address, elements, kind, &loaded)
+#include "xla_patch/nvshmem/gpu/kernels/kernels.cu"
+
+namespace xla_shmem::gpu {
+namespace {
 
 // Begins with another PE each time: in which order the switch adds is not known.
-void MultimemLoadOnHost(const char* address, Elements elements, int kind, void* loaded) {
+void MultimemLoad(const char* address, Elements elements, int kind, void* loaded) {
   thread_local size_t first = std::hash<std::thread::id>()(std::this_thread::get_id());
   const std::vector<char*> members = nvshmem_double::MemberAddresses(address, kPack);
   std::vector<const char*> inputs;
@@ -112,15 +132,6 @@ void MultimemLoadOnHost(const char* address, Elements elements, int kind, void* 
   Reduce(elements, kind, inputs.data(), static_cast<int>(inputs.size()), kPack, reduced);
   memcpy(loaded, reduced, kPack);
   nvshmem_double::CountMulticast(/*store=*/false);
-}
-
-void MultimemStoreOnHost(char* address, const void* value) {
-  Pack16 pack;
-  memcpy(&pack, value, kPack);
-  for (char* const member : nvshmem_double::MemberAddresses(address, kPack)) {
-    StorePairOnHost(reinterpret_cast<Word*>(member), pack.low, pack.high);
-  }
-  nvshmem_double::CountMulticast(/*store=*/true);
 }
 
 }  // namespace

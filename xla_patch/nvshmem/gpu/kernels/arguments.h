@@ -104,6 +104,28 @@ enum CollectiveShape : int {
   kTwoShot  // each member reduces its share, and sends the result to all
 };
 
+// ROW(elements, type of the device code): those that have sums, products, minima and maxima.
+#define XLA_SHMEM_ARITHMETIC_ELEMENTS(ROW) \
+  ROW(kF32, float)                         \
+  ROW(kF64, double)                        \
+  ROW(kF16, F16)                           \
+  ROW(kBf16, Bf16)                         \
+  ROW(kS8, signed char)                    \
+  ROW(kS16, short)                         \
+  ROW(kS32, int)                           \
+  ROW(kS64, long long)                     \
+  ROW(kU8, unsigned char)                  \
+  ROW(kU16, unsigned short)                \
+  ROW(kU32, unsigned int)                  \
+  ROW(kU64, Word)                          \
+  ROW(kF8E5M2, F8E5M2)                     \
+  ROW(kF8E4M3Fn, F8E4M3Fn)                 \
+  ROW(kF8E4M3B11Fnuz, F8E4M3B11Fnuz)       \
+  ROW(kF8E5M2Fnuz, F8E5M2Fnuz)             \
+  ROW(kF8E4M3Fnuz, F8E4M3Fnuz)             \
+  ROW(kF8E4M3, F8E4M3)                     \
+  ROW(kF8E3M4, F8E3M4)
+
 // What a reduction's buffers hold. Under and, or and xor, integers and predicates are plain bits. Complex numbers are
 // summed as pairs of floats.
 enum Elements : int {
@@ -113,25 +135,9 @@ enum Elements : int {
   kBits,
   kProductsOfC64,
   kProductsOfC128,
-  kF32,
-  kF64,
-  kF16,
-  kBf16,
-  kS8,
-  kS16,
-  kS32,
-  kS64,
-  kU8,
-  kU16,
-  kU32,
-  kU64,
-  kF8E5M2,
-  kF8E4M3Fn,
-  kF8E4M3B11Fnuz,
-  kF8E5M2Fnuz,
-  kF8E4M3Fnuz,
-  kF8E4M3,
-  kF8E3M4,
+#define XLA_SHMEM_NAME(elements, T) elements,
+  XLA_SHMEM_ARITHMETIC_ELEMENTS(XLA_SHMEM_NAME)
+#undef XLA_SHMEM_NAME
 };
 
 // A buffer, or one array of it for a member.

@@ -17,6 +17,25 @@ struct alignas(16) Pack16 {
   Word low, high;
 };
 
+// At most 8 bytes of a word, from any address and to any address.
+__device__ inline Word LoadBytes(const char* from, unsigned bytes) {
+  if (bytes >= sizeof(Word) && reinterpret_cast<Word>(from) % sizeof(Word) == 0)
+    return *reinterpret_cast<const Word*>(from);
+  Word word = 0;
+  XLA_SHMEM_NO_UNROLL
+  for (unsigned i = 0; i < Minimum(bytes, sizeof(Word)); ++i)
+    word |= Word{static_cast<unsigned char>(from[i])} << 8 * i;
+  return word;
+}
+__device__ inline void StoreBytes(char* to, Word word, unsigned bytes) {
+  if (bytes >= sizeof(Word) && reinterpret_cast<Word>(to) % sizeof(Word) == 0) {
+    *reinterpret_cast<Word*>(to) = word;
+    return;
+  }
+  XLA_SHMEM_NO_UNROLL
+  for (unsigned i = 0; i < Minimum(bytes, sizeof(Word)); ++i) to[i] = static_cast<char>(word >> 8 * i);
+}
+
 // Threads of a block that copy together: whole warps, all of them or those for one of several peers.
 struct Team {
   unsigned rank;

@@ -65,24 +65,28 @@ __device__ inline void RunReduction(const CollectiveArguments& arguments, Lane& 
   }
 }
 
-// Two kernels, so that moves need no registers of reductions.
-extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) move(const CollectiveArguments arguments) {
+// `run(lane)`: what a lane with slots does.
+template <typename Run>
+__device__ inline void RunLane(const CollectiveArguments& arguments, Run run) {
   __shared__ Word messages[kMaxMembers];
-  __shared__ MemberAddresses addresses;
   Lane lane(arguments, messages);
   lane.Begin();
-  RunMove(
-      arguments, lane, [&](auto range_of) { Send(arguments, lane, range_of, addresses.places); },
-      [&](unsigned message, auto range_of) { Take(arguments, lane, message, range_of); });
+  run(lane);
   lane.End();
 }
-extern "C" __global__ void __launch_bounds__(kOtherThreads, 4) reduce(const CollectiveArguments arguments) {
-  __shared__ Word messages[kMaxMembers];
+
+// Two kernels, so that moves need no registers of reductions.
+extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) move(const CollectiveArguments arguments) {
   __shared__ MemberAddresses addresses;
-  Lane lane(arguments, messages);
-  lane.Begin();
-  RunReduction(arguments, lane, addresses);
-  lane.End();
+  RunLane(arguments, [&](Lane& lane) {
+    RunMove(
+        arguments, lane, [&](auto range_of) { Send(arguments, lane, range_of, addresses.places); },
+        [&](unsigned message, auto range_of) { Take(arguments, lane, message, range_of); });
+  });
+}
+extern "C" __global__ void __launch_bounds__(kOtherThreads, 4) reduce(const CollectiveArguments arguments) {
+  __shared__ MemberAddresses addresses;
+  RunLane(arguments, [&](Lane& lane) { RunReduction(arguments, lane, addresses); });
 }
 
 // A lane of `move_packets` and `reduce_packets`. Its share is one message.
@@ -121,19 +125,11 @@ extern "C" __global__ void __launch_bounds__(kOtherThreads, 4) reduce_packets(co
 #if !defined(__CUDACC_RTC__) || __CUDACC_VER_MAJOR__ > 12 || __CUDACC_VER_MINOR__ > 1
 // An all-reduce or reduce-scatter by multimem instructions, with the same lanes.
 extern "C" __global__ void __launch_bounds__(kOtherThreads, 4) switch_reduction(const CollectiveArguments arguments) {
-  __shared__ Word messages[kMaxMembers];
-  Lane lane(arguments, messages);
-  lane.Begin();
-  ReduceInSwitch(arguments, lane);
-  lane.End();
+  RunLane(arguments, [&](Lane& lane) { ReduceInSwitch(arguments, lane); });
 }
 // An all-gather by multimem.st.
 extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) switch_gather(const CollectiveArguments arguments) {
-  __shared__ Word messages[kMaxMembers];
-  Lane lane(arguments, messages);
-  lane.Begin();
-  GatherInSwitch(arguments, lane);
-  lane.End();
+  RunLane(arguments, [&](Lane& lane) { GatherInSwitch(arguments, lane); });
 }
 #endif
 

@@ -30,14 +30,8 @@
 
 namespace xla_shmem::gpu {
 
-#if !defined(__CUDA_ARCH__)
-
-// Loads and stores 16 bytes by hooks of the double (tests/nvshmem/gpu/kernels_on_cpu.cc).
-#define XLA_SHMEM_LOAD(registers, operation, elements, kind) MultimemLoadOnHost(address, elements, kind, &loaded)
-__device__ inline void MultimemStore(char* address, Pack16 value) { MultimemStoreOnHost(address, &value); }
-__device__ inline void FenceAliases() {}
-
-#elif __CUDA_ARCH__ >= 900 && (!defined(__CUDACC_RTC__) || __CUDACC_VER_MAJOR__ > 12 || __CUDACC_VER_MINOR__ > 1)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && \
+    (!defined(__CUDACC_RTC__) || __CUDACC_VER_MAJOR__ > 12 || __CUDACC_VER_MINOR__ > 1)
 
 __device__ inline void FenceAliases() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 
@@ -90,9 +84,9 @@ __device__ inline Word JoinHalves(unsigned low, unsigned high) { return low | Wo
 XLA_SHMEM_MULTIMEM_REDUCTIONS(XLA_SHMEM_LOADER)
 #undef XLA_SHMEM_LOADER
 
-__device__ inline void StoreBytes(char* to, Pack16 pack, Word bytes) {
-  XLA_SHMEM_NO_UNROLL
-  for (unsigned i = 0; i < bytes; ++i) to[i] = static_cast<char>((i < 8 ? pack.low : pack.high) >> i % 8 * 8);
+__device__ inline void StorePack(char* to, Pack16 pack, unsigned bytes) {
+  StoreBytes(to, pack.low, bytes);
+  if (bytes > sizeof(Word)) StoreBytes(to + sizeof(Word), pack.high, bytes - sizeof(Word));
 }
 
 // Reduces `bytes` of the staging memory of all PEs from a multiple of 16 on. The result replaces them on all PEs, or is
@@ -121,7 +115,7 @@ XLA_SHMEM_CALLED void ReduceStaged(char* multicast, char* dest, Word bytes) {
   }
   for (; at < packed; at += stride) store(at, Load::From(multicast + at));
   if constexpr (!kOnAllPes) {
-    for (; at < bytes; at += stride) StoreBytes(dest + at, Load::From(multicast + at), Minimum(bytes - at, kPack));
+    for (; at < bytes; at += stride) StorePack(dest + at, Load::From(multicast + at), Minimum(bytes - at, kPack));
   }
 }
 
@@ -139,13 +133,8 @@ __device__ inline void ReduceStaged(const CollectiveArguments& arguments, char* 
 }
 
 // Up to 16 bytes, zeros behind them.
-__device__ inline Pack16 LoadBytes(const char* from, Word bytes) {
-  Word words[2] = {0, 0};
-  XLA_SHMEM_UNROLL
-  for (unsigned i = 0; i < kPack; ++i) {
-    if (i < bytes) words[i / 8] |= Word{static_cast<unsigned char>(from[i])} << i % 8 * 8;
-  }
-  return {words[0], words[1]};
+__device__ inline Pack16 LoadPack(const char* from, unsigned bytes) {
+  return {LoadBytes(from, bytes), bytes > sizeof(Word) ? LoadBytes(from + sizeof(Word), bytes - sizeof(Word)) : 0};
 }
 
 // All threads of the block store bytes together to a multicast address, padded to 16.
@@ -154,7 +143,7 @@ XLA_SHMEM_CALLED void StoreToAll(char* multicast, const char* from, Word bytes) 
   XLA_SHMEM_NO_UNROLL
   for (Word at = threadIdx.x * kPack; at < bytes; at += blockDim.x * kPack) {
     MultimemStore(multicast + at, at < packed ? *reinterpret_cast<const Pack16*>(from + at)
-                                              : LoadBytes(from + at, Minimum(bytes - at, kPack)));
+                                              : LoadPack(from + at, Minimum(bytes - at, kPack)));
   }
 }
 

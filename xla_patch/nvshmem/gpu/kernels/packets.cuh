@@ -1,16 +1,9 @@
 // Small messages as packets (docs/protocol.md, "Packets").
 //
-// A packet is a word of 8 bytes: 4 bytes of the message, and the message's number. A store of 8 bytes arrives whole, so
-// a receiver that sees the number has the bytes: no fence, no word behind them, and no order among packets. They travel
-// in pairs. The PTX ISA ("Memory Consistency Model", vector data-types) takes a vector for stores of its elements in
-// any order, so each element of a pair has a number of its own. 16 bytes with one number would be torn.
-//
-// The slots of packets hold packets alone, two slots a pair as for other messages, whose numbers these do not share.
-// What is in a slot is older than the message that is awaited, so its numbers are smaller. They count to 2^32 and begin
-// again: twice in that time a sender writes a number that has passed to all packets of both slots.
-//
-// The first pair is the head: the word of the message, with the tag of its collective. A PE with nothing to send sends
-// the head alone.
+// A store of 8 bytes arrives whole, so a receiver that sees the number has the bytes: no fence, no word behind them,
+// and no order among packets. They travel in pairs. The PTX ISA ("Memory Consistency Model", vector data-types) takes a
+// vector for stores of its elements in any order, so each element of a pair has a number of its own. 16 bytes with one
+// number would be torn. What is in a slot is older than the message that is awaited, so its numbers are smaller.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_KERNELS_PACKETS_CUH_
 #define XLA_SHMEM_NVSHMEM_GPU_KERNELS_PACKETS_CUH_
 
@@ -21,24 +14,6 @@
 #include "xla_patch/nvshmem/gpu/kernels/platform.cuh"
 
 namespace xla_shmem::gpu {
-
-// At most a unit, from any address and to any address.
-__device__ inline Word LoadUnit(const char* from, unsigned bytes) {
-  if (bytes >= kPacketUnit && reinterpret_cast<Word>(from) % kPacketUnit == 0)
-    return *reinterpret_cast<const Word*>(from);
-  Word unit = 0;
-  XLA_SHMEM_NO_UNROLL
-  for (unsigned i = 0; i < Minimum(bytes, kPacketUnit); ++i) unit |= Word{static_cast<unsigned char>(from[i])} << 8 * i;
-  return unit;
-}
-__device__ inline void StoreUnit(char* to, Word unit, unsigned bytes) {
-  if (bytes >= kPacketUnit && reinterpret_cast<Word>(to) % kPacketUnit == 0) {
-    *reinterpret_cast<Word*>(to) = unit;
-    return;
-  }
-  XLA_SHMEM_NO_UNROLL
-  for (unsigned i = 0; i < Minimum(bytes, kPacketUnit); ++i) to[i] = static_cast<char>(unit >> 8 * i);
-}
 
 // Messages in packets, one each way in a kernel. `messages` holds numbers with the tag, or, between kernels, with no
 // tag if the peer's message of that number has come: a tag is never 0.
@@ -65,7 +40,7 @@ class PacketLane : public LaneBase {
     Word* const packets = SlotAt(member) + PlaceOfPacket(offset);
     XLA_SHMEM_NO_UNROLL
     for (unsigned at = team.rank * kPacketUnit; at < bytes; at += team.size * kPacketUnit) {
-      const Word unit = LoadUnit(from + at, bytes - at);
+      const Word unit = LoadBytes(from + at, bytes - at);
       StorePairRelaxed(packets + PlaceOfUnit(at), TaggedWord(unit, number), TaggedWord(unit >> 32, number));
     }
   }
@@ -86,7 +61,7 @@ class PacketLane : public LaneBase {
       XLA_SHMEM_UNROLL
       for (unsigned i = 0; i < kAtOnce; ++i) {
         const unsigned at = first + i * step;
-        if (at < bytes) StoreUnit(to + at, Settle(member, packets + PlaceOfUnit(at), seen[i]), bytes - at);
+        if (at < bytes) StoreBytes(to + at, Settle(member, packets + PlaceOfUnit(at), seen[i]), bytes - at);
       }
     }
   }

@@ -1,5 +1,6 @@
 // What the device code takes from its compiler: NVRTC, clang for the emulated GPU, or the host's compiler in unit
-// tests, where a block is a thread of the host (tests/nvshmem/gpu/kernels_on_cpu.cc).
+// tests, where a block is a thread of the host. There tests/nvshmem/gpu/kernels_on_cpu.cc has the functions of this
+// file.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_KERNELS_PLATFORM_CUH_
 #define XLA_SHMEM_NVSHMEM_GPU_KERNELS_PLATFORM_CUH_
 
@@ -24,98 +25,64 @@
 
 namespace xla_shmem::gpu {
 
-// A value of which the compiler knows nothing. So what depends on it is computed again each time, and takes no
-// registers in between.
-__device__ inline Word Fresh(Word value) {
-#ifdef __CUDA_ARCH__
-  asm volatile("" : "+l"(value));
-#endif
-  return value;
-}
-
-// System scope: the other side is another GPU, or the host.
-__device__ inline Word LoadAcquire(const Word* word) {
-#ifdef __CUDA_ARCH__
-  Word value;
-  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
-  return value;
-#else
-  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-#endif
-}
-
-// Without order: cheap enough to look again and again.
-__device__ inline Word LoadRelaxed(const Word* word) {
-#ifdef __CUDA_ARCH__
-  Word value;
-  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
-  return value;
-#else
-  return LoadOnHost(word);
-#endif
-}
-
 // Two neighbouring words, whose address is a multiple of 16. Each is whole, and there is no order, not even between the
 // two (PTX ISA, "Memory Consistency Model": vector data-types).
 struct WordPair {
   Word first, second;
 };
-__device__ inline void StorePairRelaxed(Word* words, Word first, Word second) {
+
 #ifdef __CUDA_ARCH__
+
+// A value of which the compiler knows nothing. So what depends on it is computed again each time, and takes no
+// registers in between.
+__device__ inline Word Fresh(Word value) {
+  asm volatile("" : "+l"(value));
+  return value;
+}
+
+// System scope: the other side is another GPU, or the host.
+__device__ inline Word LoadAcquire(const Word* word) {
+  Word value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+}
+
+// Without order: cheap enough to look again and again.
+__device__ inline Word LoadRelaxed(const Word* word) {
+  Word value;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+}
+
+__device__ inline void StorePairRelaxed(Word* words, Word first, Word second) {
   asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(words), "l"(first), "l"(second) : "memory");
-#else
-  StorePairOnHost(words, first, second);
-#endif
 }
 __device__ inline WordPair LoadPairRelaxed(const Word* words) {
-#ifdef __CUDA_ARCH__
   WordPair pair;
   asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
                : "=l"(pair.first), "=l"(pair.second)
                : "l"(words)
                : "memory");
   return pair;
-#else
-  const Word second = LoadOnHost(words + 1);
-  return {LoadOnHost(words), second};
-#endif
 }
 
 __device__ inline void StoreRelease(Word* word, Word value) {
-#ifdef __CUDA_ARCH__
   asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
-#else
-  StoreReleaseOnHost(word, value);
-#endif
 }
 
 // Adds 1; returns the value before. Orders nothing.
 __device__ inline Word CountBlock(Word* word) {
-#ifdef __CUDA_ARCH__
   Word before;
   asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(word) : "memory");
   return before;
-#else
-  return __atomic_fetch_add(word, 1, __ATOMIC_RELAXED);
-#endif
 }
 
 // Lets others run before the next look at a word.
-__device__ inline void Pause() {
-#ifdef __CUDA_ARCH__
-  asm volatile("nanosleep.u32 100;");
-#else
-  PauseOnHost();
-#endif
-}
+__device__ inline void Pause() { asm volatile("nanosleep.u32 100;"); }
 
-__device__ inline void Trap() {
-#ifdef __CUDA_ARCH__
-  asm volatile("trap;");
-#else
-  TrapOnHost();
+__device__ inline void Trap() { asm volatile("trap;"); }
+
 #endif
-}
 
 }  // namespace xla_shmem::gpu
 

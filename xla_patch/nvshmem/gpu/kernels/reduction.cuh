@@ -32,8 +32,7 @@ template <int kExponentBits, int kBias, F8Specials kSpecials>
 struct Element<F8<kExponentBits, kBias, kSpecials>> : NarrowElement<F8<kExponentBits, kBias, kSpecials>> {};
 
 template <>
-struct Element<F16> {
-  using Accumulator = float;
+struct Element<F16> : NarrowElement<F16> {
 #ifdef __CUDA_ARCH__
   __device__ static float Widen(F16 value) {
     float result;
@@ -45,9 +44,6 @@ struct Element<F16> {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return {bits};
   }
-#else
-  static float Widen(F16 value) { return F16::Widen(value); }
-  static F16 Narrow(float value) { return F16::Narrow(value); }
 #endif
 };
 
@@ -201,29 +197,11 @@ __device__ inline void Reduce(Elements elements, int kind, const char* const* in
       return ReduceElements<ComplexOf<float>, Product<ComplexOf<float>>>(kind, inputs, count, bytes, output);
     case kProductsOfC128:
       return ReduceElements<ComplexOf<double>, Product<ComplexOf<double>>>(kind, inputs, count, bytes, output);
-#define XLA_SHMEM_ARITHMETIC(name, T) \
-  case name:                          \
+#define XLA_SHMEM_CASE(elements, T) \
+  case elements:                    \
     return ReduceArithmetic<T>(kind, inputs, count, bytes, output);
-      XLA_SHMEM_ARITHMETIC(kF32, float)
-      XLA_SHMEM_ARITHMETIC(kF64, double)
-      XLA_SHMEM_ARITHMETIC(kF16, F16)
-      XLA_SHMEM_ARITHMETIC(kBf16, Bf16)
-      XLA_SHMEM_ARITHMETIC(kS8, signed char)
-      XLA_SHMEM_ARITHMETIC(kS16, short)
-      XLA_SHMEM_ARITHMETIC(kS32, int)
-      XLA_SHMEM_ARITHMETIC(kS64, long long)
-      XLA_SHMEM_ARITHMETIC(kU8, unsigned char)
-      XLA_SHMEM_ARITHMETIC(kU16, unsigned short)
-      XLA_SHMEM_ARITHMETIC(kU32, unsigned int)
-      XLA_SHMEM_ARITHMETIC(kU64, Word)
-      XLA_SHMEM_ARITHMETIC(kF8E5M2, F8E5M2)
-      XLA_SHMEM_ARITHMETIC(kF8E4M3Fn, F8E4M3Fn)
-      XLA_SHMEM_ARITHMETIC(kF8E4M3B11Fnuz, F8E4M3B11Fnuz)
-      XLA_SHMEM_ARITHMETIC(kF8E5M2Fnuz, F8E5M2Fnuz)
-      XLA_SHMEM_ARITHMETIC(kF8E4M3Fnuz, F8E4M3Fnuz)
-      XLA_SHMEM_ARITHMETIC(kF8E4M3, F8E4M3)
-      XLA_SHMEM_ARITHMETIC(kF8E3M4, F8E3M4)
-#undef XLA_SHMEM_ARITHMETIC
+      XLA_SHMEM_ARITHMETIC_ELEMENTS(XLA_SHMEM_CASE)
+#undef XLA_SHMEM_CASE
     default:
       return Trap();
   }
