@@ -40,11 +40,12 @@ StartLimit::~StartLimit() {
 
 void StartLimit::Watch() {
   if (EndsWithin(patience_)) return;
-  on_event_(Event::kLate, Describe());
+  bool has_failed = false;
+  on_event_(Event::kLate, Describe(&has_failed));
   const auto give_up = steady_clock::now() + (kLimit - 1) * patience_;
   while (!EndsWithin(std::min(kPollInterval, patience_ / 10))) {
-    if (Failures().empty() && steady_clock::now() < give_up) continue;
-    return on_event_(Event::kStuck, Describe());
+    const std::string reason = Describe(&has_failed);
+    if (has_failed || steady_clock::now() >= give_up) return on_event_(Event::kStuck, reason);
   }
 }
 
@@ -53,28 +54,23 @@ bool StartLimit::EndsWithin(milliseconds time) {
   return changed_.wait_for(lock, time, [this] { return ended_; });
 }
 
-std::string StartLimit::Failures() const {
-  std::string failures;
+std::string StartLimit::Describe(bool* has_failed) const {
+  std::string failures, waiting;
   for (int process = 0; process < processes_; ++process) {
     const std::optional<Status> outcome = outcome_(process);
-    if (!outcome.has_value() || outcome->ok()) continue;
-    failures += (failures.empty() ? "" : "; ") + ("process " + std::to_string(process)) + ": " + outcome->message();
-  }
-  return failures;
-}
-
-std::string StartLimit::Describe() const {
-  std::string why = Failures();
-  if (why.empty()) {
-    std::string waiting;
-    for (int process = 0; process < processes_; ++process) {
-      if (!outcome_(process).has_value()) waiting += (waiting.empty() ? "" : ", ") + std::to_string(process);
+    const std::string number = std::to_string(process);
+    if (!outcome.has_value()) {
+      waiting += (waiting.empty() ? "" : ", ") + number;
+    } else if (!outcome->ok()) {
+      failures += (failures.empty() ? "process " : "; process ") + number + ": " + outcome->message();
     }
-    why = "processes " + waiting + " have not finished, NVSHMEM_DEBUG=INFO shows their progress";
   }
+  *has_failed = !failures.empty();
   char seconds[32];
   snprintf(seconds, sizeof(seconds), "%g", static_cast<double>(patience_.count()) / 1000);
-  return "NVSHMEM has not started within " + std::string(seconds) + " s; " + why;
+  return "NVSHMEM has not started within " + std::string(seconds) + " s; " +
+         (*has_failed ? failures
+                      : "processes " + waiting + " have not finished, NVSHMEM_DEBUG=INFO shows their progress");
 }
 
 }  // namespace xla_shmem::gpu

@@ -38,8 +38,8 @@ class StartLimit {
   void Watch();
   // True if the start ended within that time.
   bool EndsWithin(std::chrono::milliseconds time);
-  std::string Failures() const;
-  std::string Describe() const;
+  // Which processes have failed; if none has, which have not finished.
+  std::string Describe(bool* has_failed) const;
 
   const int processes_;
   const std::chrono::milliseconds patience_;

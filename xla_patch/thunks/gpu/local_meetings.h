@@ -1,14 +1,8 @@
-// Meetings of a process's host threads in runs of programs.
-//
-// A kernel of one GPU may wait for a kernel that another thread of this process has not launched. On the way to a
-// launch the driver may allocate memory or load code, and such a call may wait until other GPUs are idle, while it
-// keeps launches from them. So threads meet:
-//   * those of all GPUs of a program, in each run, once XLA has loaded the program's code on each. XLA does so too
-//     (gpu_executable.cc, RendezvousAfterInitialization);
-//   * before a collective's first run, when the code between two collectives has been loaded, and behind it, so that
-//     none goes on to such calls before all have launched: those of all GPUs, if all run it, else of its members. For
-//     NCCL XLA lets members meet (collective_thunk.cc, FirstCallRendezvous). That is not enough where the members are
-//     in several processes: a call of one GPU may wait for a kernel of another group.
+// Meetings of a process's host threads in runs of programs (docs/protocol.md, "Several GPUs in a process"): those of
+// all GPUs of a program in each run, as in XLA (gpu_executable.cc, RendezvousAfterInitialization), and those of a
+// collective before and behind its first run. For NCCL XLA lets its members meet before it (collective_thunk.cc,
+// FirstCallRendezvous). That is not enough where they are in several processes: a call of one GPU may wait for a kernel
+// of another group.
 #ifndef XLA_SHMEM_THUNKS_GPU_LOCAL_MEETINGS_H_
 #define XLA_SHMEM_THUNKS_GPU_LOCAL_MEETINGS_H_
 

@@ -7,11 +7,8 @@
 //   arrived  at the receiver, one for each slot: the last message put, with the tag of its operation (message_tag.h)
 //   credit   at the sender: messages consumed so far
 //
-// The receiver waits for its own tag, so it takes no message of another operation. A slot's word keeps its value until
-// the receiver has given credit for it. Credit is given and awaited for half a ring at a time.
-//
-// Sends take turns between two streams, so that a copy runs while the other stream signals. A ring has an even number
-// of slots, so all messages of a slot, with their words, are sent on one stream.
+// A slot's word keeps its value until the receiver has given credit for it. A ring has an even number of slots, so all
+// messages of a slot, with their words, are sent on one of the two streams that take turns.
 //
 // The words lie in an array with an element for each peer: PE b keeps the words of the pair (a, b) in its element a. PE
 // a has no peer a, so its own element a is unused. A copied signal (Signals::kCopies) is written there first.
