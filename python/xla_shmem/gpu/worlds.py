@@ -4,7 +4,7 @@ NVSHMEM does not start if no transport reaches a peer of a PE, and xla-shmem tur
 with several NVLink domains cannot be one world: each group of GPUs that reach one another is a world of its own.
 NVSHMEM has one PE a process; with several GPUs in a process the CUDA driver makes the memory
 (xla_patch/nvshmem/gpu/driver_heap.h). Whether the members of a world can start together is decided in
-xla_patch/nvshmem/gpu/world_members.cc.
+xla_patch/nvshmem/gpu/bootstrap.cc.
 """
 
 from __future__ import annotations

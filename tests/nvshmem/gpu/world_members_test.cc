@@ -1,5 +1,3 @@
-#include "xla_patch/nvshmem/gpu/world_members.h"
-
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
@@ -7,6 +5,8 @@
 #include <fstream>
 #include <string>
 #include <vector>
+
+#include "xla_patch/nvshmem/gpu/bootstrap.h"
 
 namespace xla_shmem::testing {
 namespace {

@@ -21,7 +21,6 @@
 #include "xla_patch/nvshmem/gpu/bootstrap.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
 #include "xla_patch/nvshmem/gpu/reduction_kernels.h"
-#include "xla_patch/nvshmem/gpu/world_members.h"
 #include "xla_patch/nvshmem/loader.h"
 #include "xla_patch/options/values.h"
 #include "xla_patch/runtime/gpu_recording.h"

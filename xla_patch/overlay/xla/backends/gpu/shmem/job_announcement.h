@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "xla_patch/nvshmem/gpu/world_members.h"
+#include "xla_patch/nvshmem/gpu/bootstrap.h"
 #include "xla_patch/options/environment.h"
 #include "xla_patch/types/status.h"
 

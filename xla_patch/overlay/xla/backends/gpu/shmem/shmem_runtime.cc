@@ -26,7 +26,6 @@
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
 #include "xla_patch/nvshmem/gpu/start_limit.h"
-#include "xla_patch/nvshmem/gpu/world_members.h"
 #include "xla_patch/options/environment.h"
 #include "xla_patch/options/given_options.h"
 #include "xla_patch/runtime/gpu_recording.h"

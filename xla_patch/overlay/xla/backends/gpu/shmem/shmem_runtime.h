@@ -21,7 +21,7 @@
 #include "xla/runtime/device_id.h"
 #include "xla/runtime/process_id.h"
 #include "xla_patch/assigner/topology.h"
-#include "xla_patch/nvshmem/gpu/world_members.h"
+#include "xla_patch/nvshmem/gpu/bootstrap.h"
 #include "xla_patch/options/environment.h"
 #include "xla_patch/runtime/job_rounds.h"
 #include "xla_patch/thunks/gpu/gpu_process.h"
