@@ -46,8 +46,8 @@ MUTANTS = {
     ),
     "the first and the last operation of a batch are swapped": Mutant(
         "nvshmem/gpu/device.cc",
-        "  Check(cuda_->stream_batch_mem_op(",
-        "  std::swap(batch->front(), batch->back());\n  Check(cuda_->stream_batch_mem_op(",
+        "    const int result = cuda.stream_batch_mem_op(",
+        "    std::swap(batch.front(), batch.back());\n    const int result = cuda.stream_batch_mem_op(",
     ),
     "words of other GPUs are written by a driver that cannot": Mutant(
         "thunks/gpu/gpu_runtime.cc",
@@ -78,9 +78,9 @@ MUTANTS = {
     "a done does not wait until the operand is sent": Mutant(
         "thunks/gpu/transfers.cc", "  started_[key] = std::move(ended);\n", "  started_[key] = {ended[0]};\n"
     ),
-    "a done does not wait for the kernel": Mutant("thunks/gpu/transfers.cc", "{device_->Mark(group_stream_)};", "{};"),
+    "a done does not wait for the kernel": Mutant("thunks/gpu/transfers.cc", "{device_->Mark(lanes)};", "{};"),
     "a kernel does not wait for the stream that writes its operand": Mutant(
-        "thunks/gpu/transfers.cc", "    device_->Order(group_stream_, stream);\n", ""
+        "thunks/gpu/transfers.cc", "  if (!alone) device_->Order(lanes, stream);\n", ""
     ),
     "a lane does not wait for messages": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh", "      if (all || Receives(member)) Await(member, message);\n", ""
@@ -252,7 +252,7 @@ MUTANTS = {
         "nvshmem/gpu/kernels/ragged_all_to_all.cuh", "    CopyOwnRows();\n", ""
     ),
     "slots are smaller than what is put into them": Mutant(
-        "thunks/gpu/pair_rings.cc",
+        "thunks/gpu/arena_layout.cc",
         "message % num_slots_ * slot_bytes_;",
         "message % num_slots_ * (slot_bytes_ / 2);",
     ),

@@ -57,7 +57,6 @@ Flight flight[6];
 byte queues = 9; /* that have not ended */
 
 /* = BatchedStream::Flush (xla_patch/nvshmem/gpu/device.cc) */
-/* = Device::Run (xla_patch/nvshmem/gpu/device.cc) */
 inline Ordered(s) {
   flight[s].put[0] == 0 && flight[s].put[1] == 0 && flight[s].arrived == 0 && flight[s].credit == 0 &&
       flight[s].copy == 0

@@ -34,21 +34,16 @@ Status Device::TakeError() {
 Status Device::LoadKernels(const void* image) {
   const ScopedContext context(*this);
   Check(cuda_->module_load_data(&module_, image), "cuModuleLoadData");
-  for (const char* const kernel : {"move", "reduce", "move_packets", "reduce_packets", "ragged_all_to_all", "trap"}) {
-    FindFunction(kernel);
-  }
-  for (const char* const name : {"switch_reduction", "switch_gather"}) {
-    CudaFunction found = nullptr;
-    if (!failed() && cuda_->module_get_function(&found, module_, name) == kCudaSuccess) functions_[name] = found;
+  for (const std::string kernel : {"move", "reduce", "move_packets", "reduce_packets", "ragged_all_to_all", "trap",
+                                   "switch_reduction", "switch_gather"}) {
+    if (failed()) break;
+    CudaFunction function = nullptr;
+    const int result = cuda_->module_get_function(&function, module_, kernel.c_str());
+    if (result == kCudaSuccess) functions_[kernel] = function;
+    const bool optional = kernel.rfind("switch_", 0) == 0;  // old compilers leave them out
+    if (!optional) Check(result, ("cuModuleGetFunction of " + kernel).c_str());
   }
   return TakeError();
-}
-
-void Device::FindFunction(const std::string& kernel) {
-  if (failed()) return;
-  CudaFunction function = nullptr;
-  Check(cuda_->module_get_function(&function, module_, kernel.c_str()), ("cuModuleGetFunction of " + kernel).c_str());
-  functions_[kernel] = function;
 }
 
 CudaStream Device::CreateStream() {
@@ -68,23 +63,6 @@ void Device::Copy(void* destination, const void* source, size_t bytes, CudaStrea
 void Device::Fill(void* destination, unsigned char value, size_t bytes, CudaStream stream) {
   if (bytes == 0 || failed()) return;
   Check(cuda_->memset_d8_async(AddressOf(destination), value, bytes, stream), "cuMemsetD8Async");
-}
-
-void Device::Run(std::vector<BatchedOperation>* batch, CudaStream stream) {
-  if (batch->size() > 1 && cuda_->stream_batch_mem_op != nullptr) {
-    if (failed()) return;
-    Check(cuda_->stream_batch_mem_op(stream, static_cast<unsigned>(batch->size()), batch->data(), 0),
-          "cuStreamBatchMemOp");
-    return;
-  }
-  for (const BatchedOperation& one : *batch) {
-    if (failed()) return;
-    if (one.operation == kBatchWrite64) {
-      Check(cuda_->stream_write_value64(stream, one.address, one.value, one.flags), "cuStreamWriteValue64");
-    } else {
-      Check(cuda_->stream_wait_value64(stream, one.address, one.value, one.flags), "cuStreamWaitValue64");
-    }
-  }
 }
 
 void Device::LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads,
@@ -267,8 +245,21 @@ void BatchedStream::Fill(void* destination, unsigned char value, size_t bytes) {
 }
 
 void BatchedStream::Flush() {
-  device_->Run(&operations_, stream_);
-  operations_.clear();
+  std::vector<BatchedOperation> batch = std::exchange(operations_, {});
+  const CudaDriver& cuda = *device_->cuda_;
+  if (batch.size() > 1 && cuda.stream_batch_mem_op != nullptr) {
+    if (device_->failed()) return;
+    const int result = cuda.stream_batch_mem_op(stream_, static_cast<unsigned>(batch.size()), batch.data(), 0);
+    return device_->Check(result, "cuStreamBatchMemOp");
+  }
+  for (const BatchedOperation& one : batch) {
+    if (device_->failed()) return;
+    if (one.operation == kBatchWrite64) {
+      device_->Check(cuda.stream_write_value64(stream_, one.address, one.value, one.flags), "cuStreamWriteValue64");
+    } else {
+      device_->Check(cuda.stream_wait_value64(stream_, one.address, one.value, one.flags), "cuStreamWaitValue64");
+    }
+  }
 }
 
 }  // namespace xla_shmem::gpu

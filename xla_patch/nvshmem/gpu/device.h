@@ -115,9 +115,6 @@ class Device {
   friend class ScopedContext;
   void Check(int result, const char* call);
   bool failed() const;
-  // In their order, in one command if the driver can.
-  void Run(std::vector<BatchedOperation>* batch, CudaStream stream);
-  void FindFunction(const std::string& kernel);
   void Launch(const std::string& kernel, unsigned grid, unsigned block, const void* argument, CudaStream stream);
 
   const CudaDriver* const cuda_;
@@ -174,6 +171,7 @@ class BatchedStream {
   void WaitEqual(uint64_t* word, uint64_t value) { Wait(word, value, kWaitEqual); }
   void Copy(void* destination, const void* source, size_t bytes);
   void Fill(void* destination, unsigned char value, size_t bytes);
+  // Enqueues what was collected, in one command if the driver can.
   void Flush();
 
  private:

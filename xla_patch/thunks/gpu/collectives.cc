@@ -7,36 +7,27 @@
 
 namespace xla_shmem::gpu {
 
+namespace {
+
+bool Overlap(const char* a, size_t a_bytes, const char* b, size_t b_bytes) {
+  return a_bytes != 0 && b_bytes != 0 && a < b + b_bytes && b < a + a_bytes;
+}
+
+}  // namespace
+
 Status CheckOverlaps(const Buffers& buffers, size_t operand_parts, size_t result_parts) {
   for (size_t i = 0; i < buffers.operands.size(); ++i) {
     for (size_t j = 0; j < buffers.results.size(); ++j) {
-      const char* operand = buffers.operands[i];
-      const char* result = buffers.results[j];
+      const char* const operand = buffers.operands[i];
+      const char* const result = buffers.results[j];
       if (i == j && operand == result && operand_parts == result_parts) continue;
-      const char* const operand_end = operand + buffers.bytes[i] * operand_parts;
-      const char* const result_end = result + buffers.bytes[j] * result_parts;
-      if (operand_end <= result || result_end <= operand) continue;
+      if (!Overlap(operand, buffers.bytes[i] * operand_parts, result, buffers.bytes[j] * result_parts)) continue;
       return Status::Error("operand " + std::to_string(i) + " overlaps result " + std::to_string(j) +
                            " without being it; XLA is not known to do that, please report it");
     }
   }
   return {};
 }
-
-namespace {
-
-// The input of a ragged all-to-all is read while its result is written.
-Status CheckRagged(const RaggedRows& ragged, const Buffers& buffers) {
-  const char* const result = buffers.results[0];
-  const size_t input_bytes = ragged.input_rows * ragged.row_bytes;
-  if (input_bytes == 0 || buffers.bytes[0] == 0 || ragged.input + input_bytes <= result ||
-      result + buffers.bytes[0] <= ragged.input) {
-    return {};
-  }
-  return Status::Error("the input overlaps the result; XLA is not known to do that, please report it");
-}
-
-}  // namespace
 
 Status CheckGroup(const GroupArguments& group, int pe) {
   const size_t members = group.group.size();
@@ -59,7 +50,12 @@ Status CheckGroup(const GroupArguments& group, int pe) {
       return Status::Error("no GPU kernel for this element type or reduction; leave it to NCCL");
     }
   }
-  if (group.op == CollectiveOp::kRaggedAllToAll) XLA_SHMEM_RETURN_IF_ERROR(CheckRagged(group.ragged, group.buffers));
+  // The input of a ragged all-to-all is read while its result is written.
+  if (const RaggedRows& rows = group.ragged;
+      group.op == CollectiveOp::kRaggedAllToAll &&
+      Overlap(rows.input, rows.input_rows * rows.row_bytes, group.buffers.results[0], group.buffers.bytes[0])) {
+    return Status::Error("the input overlaps the result; XLA is not known to do that, please report it");
+  }
   const bool whole = group.op == CollectiveOp::kAllToAll && !group.one_array_each;
   return CheckOverlaps(group.buffers, whole || group.op == CollectiveOp::kReduceScatter ? members : 1,
                        whole || group.op == CollectiveOp::kAllGather ? members : 1);

@@ -6,6 +6,7 @@
 #include "xla_patch/nvshmem/gpu/bootstrap.h"
 
 namespace xla_shmem {
+
 GpuProcess& GpuProcess::Get() {
   static GpuProcess* process = new GpuProcess;
   return *process;

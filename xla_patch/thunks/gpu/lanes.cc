@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <utility>
 
-#include "xla_patch/thunks/gpu/collective_permute.h"
+#include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/thunks/gpu/launch_form.h"
 #include "xla_patch/thunks/gpu/message_tag.h"
 
@@ -209,6 +210,7 @@ uint64_t Lanes::EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArg
   };
   // Of the PE with the most, because all members must choose alike.
   const size_t peers = group != nullptr ? group->group.size() - 1 : 1;
+  const bool of_all = multicast_ != nullptr && group != nullptr && peers + 1 == static_cast<size_t>(layout_.n_pes());
   for (size_t i = 0; i < buffers.operands.size();) {
     const std::optional<KernelReduction> reduction = reduction_of(i);
     size_t bytes = 0;
@@ -218,28 +220,20 @@ uint64_t Lanes::EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArg
       arguments.part[arguments.parts++] = {buffers.operands[i], buffers.results[i], buffers.bytes[i], offset};
       bytes += Padded(buffers.bytes[i]);
     }
-    const bool may_use_switch = group != nullptr && MayUseSwitch(*group, reduction);
-    if (reduction.has_value()) ChooseForm(*group, *reduction, may_use_switch, bytes, &arguments);
+    const bool may_use_switch =
+        of_all && (reduction.has_value() ? IsInSwitch(*reduction) : group->op == CollectiveOp::kAllGather);
+    if (reduction.has_value()) {
+      arguments.elements = reduction->elements;
+      arguments.kind = static_cast<int>(reduction->kind);
+      // If each PE reduced for itself, the switch could give it other bits than another PE.
+      const bool one_shot = !may_use_switch && bytes <= OneShotBytes(group->group.size());
+      arguments.shape = group->op == CollectiveOp::kAllReduce && !one_shot ? kTwoShot : kReduce;
+    }
     arguments.lanes.ends = i >= with_bytes;
     Launch(&arguments, may_use_switch, peers, stream);
     if (arguments.lanes.ends) break;
   }
   return arguments.lanes.ticket;
-}
-
-bool Lanes::MayUseSwitch(const GroupArguments& group, const std::optional<KernelReduction>& reduction) const {
-  if (multicast_ == nullptr || group.group.size() != static_cast<size_t>(layout_.n_pes())) return false;
-  return reduction.has_value() ? IsInSwitch(*reduction) : group.op == CollectiveOp::kAllGather;
-}
-
-void Lanes::ChooseForm(const GroupArguments& group, const KernelReduction& reduction, bool in_switch, size_t bytes,
-                       CollectiveArguments* arguments) {
-  arguments->elements = reduction.elements;
-  arguments->kind = static_cast<int>(reduction.kind);
-  if (group.op != CollectiveOp::kAllReduce) return;
-  // If each PE reduced for itself, the switch could give it other bits than another PE.
-  const bool one_shot = !in_switch && bytes <= OneShotBytes(group.group.size());
-  arguments->shape = one_shot ? kReduce : kTwoShot;
 }
 
 KernelProgress Lanes::progress(LaneUse use) {

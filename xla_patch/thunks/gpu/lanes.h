@@ -7,14 +7,12 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/nvshmem/gpu/kernels/arguments.h"
-#include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/nvshmem/gpu/watchdog.h"
 #include "xla_patch/thunks/gpu/arena_layout.h"
 #include "xla_patch/thunks/gpu/collectives.h"
@@ -80,17 +78,12 @@ class Lanes {
   // Launches kernels for all buffers. `group`: null for a permute. Returns the ticket.
   uint64_t EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArguments* group, CollectiveArguments arguments,
                         CudaStream stream, bool in_graph);
-  // Whether all PEs are members and the switch has the reduction, or the collective is an all-gather.
-  bool MayUseSwitch(const GroupArguments& group, const std::optional<KernelReduction>& reduction) const;
   // `peers`: to which a member sends the message, at most.
   void Launch(CollectiveArguments* arguments, bool may_use_switch, size_t peers, CudaStream stream);
   // The operand's rows are in the result.
   uint64_t EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph);
   uint64_t NumberOf(const std::string& name, uint32_t tag, const std::vector<int>& members);
   LateTransfer Describe(LaneUse use, uint64_t operation);
-  // Chooses the form of a reduction of `bytes`; its other arguments are set.
-  static void ChooseForm(const GroupArguments& group, const KernelReduction& reduction, bool in_switch, size_t bytes,
-                         CollectiveArguments* arguments);
 
   Device* const device_;
   const LaneLayout layout_;

@@ -1,7 +1,5 @@
 #include "xla_patch/thunks/gpu/timeline.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -21,9 +19,7 @@ constexpr int kAnchorTries = 10;
 constexpr uint64_t kShortTryNs = 50'000;
 
 uint64_t MonotonicNanoseconds() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace

@@ -90,16 +90,12 @@ template <typename Arguments>
 Status Transfers::StartKernel(const TransferKey& key, const Arguments& arguments, bool alone, CudaStream stream) {
   WatchLanes(LaneUse::kOverlapping);
   EventRef begun = Time(arguments.follower, stream);
-  if (alone) {
-    lanes_->Enqueue(LaneUse::kOverlapping, arguments, stream);
-    FollowKernel(LaneUse::kOverlapping, arguments.follower, 0, std::move(begun), stream);
-    started_[key] = {};
-  } else {
-    device_->Order(group_stream_, stream);
-    const uint64_t ticket = lanes_->Enqueue(LaneUse::kOverlapping, arguments, group_stream_);
-    FollowKernel(LaneUse::kOverlapping, arguments.follower, ticket, std::move(begun), group_stream_);
-    started_[key] = {device_->Mark(group_stream_)};
-  }
+  const CudaStream lanes = alone ? stream : group_stream_;
+  if (!alone) device_->Order(lanes, stream);
+  const uint64_t ticket = lanes_->Enqueue(LaneUse::kOverlapping, arguments, lanes);
+  FollowKernel(LaneUse::kOverlapping, arguments.follower, ticket, std::move(begun), lanes);
+  started_[key].clear();
+  if (!alone) started_[key] = {device_->Mark(lanes)};
   return ErrorOf(arguments.name, device_->TakeError());
 }
 
