@@ -115,26 +115,6 @@ struct InitAttributes {
 };
 static_assert(sizeof(InitAttributes) == 144);
 
-// Gives the current context its flags back. NVSHMEM sets CU_CTX_SYNC_MEMOPS, which serves network transports; XLA would
-// report flags that it has not set as an error, in every process.
-class KeptContextFlags {
- public:
-  explicit KeptContextFlags(const CudaDriver& cuda) : cuda_(cuda) {
-    known_ =
-        cuda.ctx_get_flags != nullptr && cuda.ctx_set_flags != nullptr && cuda.ctx_get_flags(&flags_) == kCudaSuccess;
-  }
-  ~KeptContextFlags() {
-    if (known_) cuda_.ctx_set_flags(flags_);
-  }
-  KeptContextFlags(const KeptContextFlags&) = delete;
-  KeptContextFlags& operator=(const KeptContextFlags&) = delete;
-
- private:
-  const CudaDriver& cuda_;
-  unsigned flags_ = 0;
-  bool known_ = false;
-};
-
 }  // namespace
 
 std::string HostIdentity() {
@@ -212,12 +192,17 @@ Status JoinWorld(const NvshmemLibrary& library, const CudaDriver& cuda, int pe, 
     return Status::Error("the unique id has " + std::to_string(unique_id.size()) + " bytes, not " +
                          std::to_string(kUniqueIdBytes));
   }
-  const KeptContextFlags kept(cuda);
+  // NVSHMEM sets CU_CTX_SYNC_MEMOPS, which serves network transports; XLA would report flags that it has not set as an
+  // error, in every process.
+  unsigned flags = 0;
+  const bool keeps_flags =
+      cuda.ctx_get_flags != nullptr && cuda.ctx_set_flags != nullptr && cuda.ctx_get_flags(&flags) == kCudaSuccess;
   UniqueId id;
   memcpy(&id, unique_id.data(), sizeof(id));
   InitAttributes attributes;
   int status = library.set_attr_uniqueid_args(pe, n_pes, &id, &attributes);
   if (status == 0) status = library.hostlib_init_attr(kInitWithUniqueId, &attributes);
+  if (keeps_flags) cuda.ctx_set_flags(flags);
   std::string failed = status == 0 ? "" : "status " + std::to_string(status);
   // Init returns 0 even if it got no further than its bootstrap; the next NVSHMEM call would then end the process.
   if (status == 0 && library.init_status() < kStatusInitialized) failed = "it got no further than its bootstrap";

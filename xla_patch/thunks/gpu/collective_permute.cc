@@ -5,6 +5,26 @@
 #include <utility>
 
 namespace xla_shmem::gpu {
+namespace {
+
+// Enqueues the copy of `pieces` into the results. `arrived`: the slot with the source's data, null if no other PE is
+// the source.
+void EnqueueResults(BatchedStream& stream, const PermuteArguments& permute, const std::vector<Piece>& pieces,
+                    const char* arrived) {
+  for (const Piece& piece : pieces) {
+    char* result = permute.buffers.results[piece.buffer] + piece.buffer_offset;
+    const char* operand = permute.buffers.operands[piece.buffer] + piece.buffer_offset;
+    if (arrived != nullptr) {
+      stream.Copy(result, arrived + piece.slot_offset, piece.bytes);
+    } else if (permute.source < 0) {
+      if (!permute.keeps_results) stream.Fill(result, 0, piece.bytes);
+    } else if (result != operand) {
+      stream.Copy(result, operand, piece.bytes);  // this PE sends to itself
+    }
+  }
+}
+
+}  // namespace
 
 // A small permute is a kernel, because that is one command. Over the rings its commands would take more time than its
 // bytes, if these are fewer than the link moves in a gap. For larger ones copies are better: they leave
@@ -74,21 +94,6 @@ std::vector<CudaStream> EnqueuePermute(PairRings& rings, const PermuteArguments&
     for (CudaStream stream : streams.send) device.Order(stream, streams.receive);
   }
   return used;
-}
-
-void EnqueueResults(BatchedStream& stream, const PermuteArguments& permute, const std::vector<Piece>& pieces,
-                    const char* arrived) {
-  for (const Piece& piece : pieces) {
-    char* result = permute.buffers.results[piece.buffer] + piece.buffer_offset;
-    const char* operand = permute.buffers.operands[piece.buffer] + piece.buffer_offset;
-    if (arrived != nullptr) {
-      stream.Copy(result, arrived + piece.slot_offset, piece.bytes);
-    } else if (permute.source < 0) {
-      if (!permute.keeps_results) stream.Fill(result, 0, piece.bytes);
-    } else if (result != operand) {
-      stream.Copy(result, operand, piece.bytes);  // this PE sends to itself
-    }
-  }
 }
 
 }  // namespace xla_shmem::gpu

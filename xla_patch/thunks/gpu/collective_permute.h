@@ -53,11 +53,6 @@ std::vector<CudaStream> EnqueuePermute(PairRings& rings, const PermuteArguments&
 // The chunks of the permute's message, the same on all PEs.
 std::vector<std::vector<Piece>> ChunksOf(const PairRings& rings, const PermuteArguments& permute);
 
-// Enqueues the copy of `pieces` into the results. `arrived`: the slot with the source's data, null if no other PE is
-// the source.
-void EnqueueResults(BatchedStream& stream, const PermuteArguments& permute, const std::vector<Piece>& pieces,
-                    const char* arrived);
-
 }  // namespace xla_shmem::gpu
 
 #endif  // XLA_SHMEM_THUNKS_GPU_COLLECTIVE_PERMUTE_H_

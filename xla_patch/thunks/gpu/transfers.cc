@@ -25,8 +25,6 @@ Transfers::Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timelin
       permute_streams_{{device_->CreateStream(), device_->CreateStream()}, device_->CreateStream()},
       group_stream_(device_->CreateStream()) {}
 
-Status Transfers::CheckJob() const { return watchdog_ == nullptr ? Status() : watchdog_->Check(); }
-
 template <typename Arguments>
 Status Transfers::Check(const Arguments& arguments, Status valid, std::optional<CudaStream> start) {
   if (arguments.tag == 0) {  // all PEs must know the collective by one tag
@@ -34,7 +32,7 @@ Status Transfers::Check(const Arguments& arguments, Status valid, std::optional<
   } else {
     RememberTag(arguments.tag, arguments.name);
   }
-  if (valid.ok()) valid = CheckJob();
+  if (valid.ok()) valid = watchdog_->Check();
   if (valid.ok() && start.has_value() && device_->Capturing(*start)) {
     valid = Status::Error("an overlapping transfer was captured into a CUDA graph, which cannot hold it");
   }
@@ -42,7 +40,7 @@ Status Transfers::Check(const Arguments& arguments, Status valid, std::optional<
 }
 
 EventRef Transfers::Time(const std::shared_ptr<Follower>& follower, CudaStream stream) const {
-  const bool is_timed = follower != nullptr && timeline_ != nullptr && timeline_->timed();
+  const bool is_timed = follower != nullptr && timeline_->timed();
   return is_timed ? timeline_->Mark(stream) : nullptr;
 }
 
@@ -57,12 +55,10 @@ Status Transfers::StartCopies(const TransferKey& key, const PermuteArguments& pe
   }
   if (timed != nullptr) {
     timeline_->TimedFollow(Track::kPermutes, permute.follower, std::move(timed), std::move(times));
-  } else if (timeline_ != nullptr && permute.follower != nullptr) {
+  } else if (permute.follower != nullptr) {
     timeline_->Follow(Track::kPermutes, permute.follower, timeline_->AllReached({begun}), timeline_->AllReached(ended));
   }
-  if (watchdog_ != nullptr) {
-    watchdog_->Watch(std::move(begun), ended, rings_->TakeLateTransfer(permute.name));
-  }
+  watchdog_->Watch(std::move(begun), ended, rings_->TakeLateTransfer(permute.name));
   started_[key] = std::move(ended);
   return ErrorOf(permute.name, device_->TakeError());
 }
@@ -76,7 +72,7 @@ Status Transfers::StartPermute(const TransferKey& key, const PermuteArguments& p
 
 void Transfers::WatchLanes(LaneUse use) {
   bool& watched = lanes_watched_[use == LaneUse::kInLine ? 1 : 0];
-  if (watchdog_ != nullptr && !watched) watchdog_->WatchKernels(lanes_->progress(use));
+  if (!watched) watchdog_->WatchKernels(lanes_->progress(use));
   watched = true;
 }
 
@@ -101,7 +97,7 @@ Status Transfers::StartKernel(const TransferKey& key, const Arguments& arguments
 
 void Transfers::FollowKernel(LaneUse use, const std::shared_ptr<Follower>& follower, uint64_t ticket, EventRef begun,
                              CudaStream stream) {
-  if (follower == nullptr || timeline_ == nullptr) return;
+  if (follower == nullptr) return;
   const Track track = use == LaneUse::kInLine ? Track::kInLine : Track::kGroups;
   if (begun != nullptr) {
     timeline_->TimedFollow(track, follower, std::move(begun), {timeline_->Mark(stream)});
@@ -112,7 +108,7 @@ void Transfers::FollowKernel(LaneUse use, const std::shared_ptr<Follower>& follo
       track, follower, [this, use, ticket, done_if] { return done_if(lanes_->HasReached(use, ticket)); },
       [this, use, ticket] {
         if (lanes_->HasFinished(use, ticket)) return Device::Progress::kDone;
-        return CheckJob().ok() ? Device::Progress::kRunning : Device::Progress::kFailed;
+        return watchdog_->Check().ok() ? Device::Progress::kRunning : Device::Progress::kFailed;
       });
 }
 
@@ -164,7 +160,7 @@ Status Transfers::Finish(const TransferKey& key, const std::string& name, CudaSt
   const std::vector<EventRef> events = std::move(found->second);
   started_.erase(found);
   for (const EventRef& event : events) device_->WaitFor(event, stream);
-  const Status failure = CheckJob();
+  const Status failure = watchdog_->Check();
   const Status status = device_->TakeError();
   return failure.ok() ? ErrorOf(name, status) : failure;
 }

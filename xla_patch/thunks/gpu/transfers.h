@@ -40,10 +40,8 @@ struct TransferKey {
 
 class Transfers {
  public:
-  // `rings`, `lanes`, `watchdog` and `timeline` must outlive this; the last two may be null. Without a timeline no
-  // collective is followed. `permutes`: the same on all PEs.
-  Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline = nullptr,
-            GpuPermute permutes = GpuPermute::kAuto);
+  // What these point to must outlive this. `permutes`: the same on all PEs.
+  Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline, GpuPermute permutes);
 
   Status StartPermute(const TransferKey& key, const PermuteArguments& permute, CudaStream stream);
   // All collectives of groups.
@@ -64,8 +62,6 @@ class Transfers {
   InGraphs in_graphs();
 
  private:
-  // The job's failure, if there is one.
-  Status CheckJob() const;
   // Whether a collective can be enqueued. `valid`: what its arguments are. `start`: a stream that must not be captured,
   // none for a whole operation.
   template <typename Arguments>

@@ -52,28 +52,17 @@ struct ComplexOf {
   Part real, imaginary;
 };
 
-// Integers wrap: unsigned arithmetic of at least 32 bits has no overflow. Signed integers have the same sums and
-// products as unsigned ones.
+// Integers wrap: unsigned arithmetic of at least 32 bits has no overflow.
 template <typename T>
-struct Wrapping {
-  using Of = T;
-};
-template <>
-struct Wrapping<unsigned char> {
-  using Of = unsigned int;
-};
-template <>
-struct Wrapping<unsigned short> {
-  using Of = unsigned int;
-};
+using Wrapping = decltype(T() + 0U);
 
 template <typename T>
 __device__ inline T Add(T a, T b) {
-  return static_cast<T>(static_cast<typename Wrapping<T>::Of>(a) + static_cast<typename Wrapping<T>::Of>(b));
+  return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
 }
 template <typename T>
 __device__ inline T Multiply(T a, T b) {
-  return static_cast<T>(static_cast<typename Wrapping<T>::Of>(a) * static_cast<typename Wrapping<T>::Of>(b));
+  return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
 }
 template <typename Part>
 __device__ inline ComplexOf<Part> Multiply(ComplexOf<Part> a, ComplexOf<Part> b) {
