@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 namespace xla_shmem::gpu {
 namespace {
@@ -113,7 +114,11 @@ Status DriverHeap::Import(int pe, const std::string& handle) {
   }
   std::string copy = handle;
   void* shareable = copy.data();
-  if (!fabric) shareable = reinterpret_cast<void*>(uintptr_t{*reinterpret_cast<const unsigned*>(handle.data())});
+  if (!fabric) {
+    int file = -1;
+    memcpy(&file, handle.data(), sizeof(file));
+    shareable = reinterpret_cast<void*>(static_cast<uintptr_t>(file));
+  }
   MemoryHandle memory = 0;
   XLA_SHMEM_RETURN_IF_ERROR(
       CudaStatus(*cuda_, cuda_->mem_import(&memory, shareable, HandleType(options_.sharing)),
