@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "xla_patch/nvshmem/gpu/device.h"
-#include "xla_patch/nvshmem/gpu/watchdog.h"
 
 namespace xla_shmem::gpu {
 
