@@ -171,7 +171,7 @@ std::string ChosenByUser(const std::map<std::string, std::string>& variables) {
   for (const auto& [name, value] : variables) {
     const bool is_other = std::count(std::begin(kOtherVariables), std::end(kOtherVariables), name) != 0;
     if (!is_other && settings.count(name) == 0) continue;
-    chosen += (chosen.empty() ? "" : " ") + name + "=" + value;
+    chosen.append(chosen.empty() ? "" : " ").append(name).append("=").append(value);
   }
   return chosen;
 }

@@ -175,6 +175,7 @@ static_assert(sizeof(MulticastProperties) == 32);
   CALL(get_error_name, "cuGetErrorName", (int error, const char** name))
 
 struct CudaDriver {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration
 #define XLA_SHMEM_CUDA_FIELD(name, symbol, parameters) int(*name) parameters;
   XLA_SHMEM_CUDA_CALLS(XLA_SHMEM_CUDA_FIELD, XLA_SHMEM_CUDA_FIELD)
 #undef XLA_SHMEM_CUDA_FIELD

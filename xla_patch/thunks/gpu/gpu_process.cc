@@ -56,6 +56,7 @@ Result<GpuProcess::SharedMemory> GpuProcess::MakeHeap(int world, const gpu::Driv
   made.heap = *std::move(heap);
   made.multicast = options.multicast;
   std::vector<int> objects;
+  objects.reserve(options.own.size() + 1);
   for (const gpu::LocalPe& own : options.own) objects.push_back(own.pe);
   if (options.multicast && std::count(objects.begin(), objects.end(), 0) != 0) {
     made.why_no_multicast = made.heap->MakeMulticast().message();

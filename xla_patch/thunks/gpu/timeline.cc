@@ -43,7 +43,9 @@ Timeline::~Timeline() {
 
 void Timeline::TimedFollow(Track track, std::shared_ptr<Follower> follower, EventRef begun,
                            std::vector<EventRef> ended) {
-  Add({track, std::move(follower), AllReached({begun}), AllReached(ended), std::move(begun), std::move(ended)});
+  Question reached = AllReached({begun});
+  Question all_ended = AllReached(ended);
+  Add({track, std::move(follower), std::move(reached), std::move(all_ended), std::move(begun), std::move(ended)});
 }
 
 void Timeline::Add(Entry entry) {

@@ -76,8 +76,8 @@ class Timeline {
     std::shared_ptr<Follower> follower;
     Question reached;
     Question ended;
-    EventRef begun_event = nullptr;  // null: no times
-    std::vector<EventRef> ended_events = {};
+    EventRef begun_event = nullptr;                  // null: no times
+    std::vector<EventRef> ended_events = {};         // NOLINT(readability-redundant-member-init): else g++ warns
     std::shared_ptr<const Anchor> anchor = nullptr;  // null: no times
     bool was_reached = false;
   };
