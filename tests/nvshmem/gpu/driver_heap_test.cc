@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -137,6 +139,35 @@ TEST_CASE("a GPU that may not use the others' memory is an error, and all is giv
     CHECK((*made)->PeerAddress((*made)->part(0), 1) == nullptr);
   }
   CHECK(testing::LiveMemoryObjects() == before);
+}
+
+size_t OpenFiles() {
+  const std::filesystem::directory_iterator files("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(files), end(files)));
+}
+
+TEST_CASE("a process gives the memory of its PEs and its multicast object, or leaves no file open") {
+  const KeptRefusals kept;
+  CHECK((*MakeHeap({{0, 0}, {1, 1}}, 2, 1))->ExportAll()->empty());
+  Result<Heap> fabric = MakeHeap({{2, 1}, {0, 0}}, 3, 1, MemorySharing::kFabric);
+  REQUIRE(fabric.ok());
+  CHECK(*(*fabric)->ExportAll() == SharedMemory{{2, *(*fabric)->Export(2)}, {0, *(*fabric)->Export(0)}});
+  Result<Heap> files = MakeHeap({{2, 1}, {0, 0}}, 3, 1, MemorySharing::kFiles, true);
+  REQUIRE(files.ok());
+  REQUIRE((*files)->MakeMulticast().ok());
+  const size_t before = OpenFiles();
+  const Result<SharedMemory> shared = (*files)->ExportAll();
+  REQUIRE((shared.ok() && shared->size() == 3));
+  CHECK(((*shared)[0].first == 2 && (*shared)[1].first == 0 && (*shared)[2].first == kMulticastObject));
+  CHECK(OpenFiles() == before + 3);
+  for (const auto& [object, handle] : *shared) {
+    int file = -1;
+    memcpy(&file, handle.data(), sizeof(file));
+    CHECK(close(file) == 0);
+  }
+  testing::Refused().exports_after = 2;
+  CHECK((*files)->ExportAll().message().find("cuMemExportToShareableHandle of the multicast object failed") == 0);
+  CHECK(OpenFiles() == before);
 }
 
 TEST_CASE("memory that cannot be imported names its PE") {

@@ -136,6 +136,7 @@ int SetAccess(gpu::DeviceAddress address, size_t bytes, const gpu::MemoryAccess*
 
 // A fabric handle is the number of the memory that it names, and stays valid while that memory exists.
 int Export(void* shareable, gpu::MemoryHandle handle, int type, uint64_t flags) {
+  if (Refused().exports_after >= 0 && Refused().exports_after-- == 0) return kNotSupported;
   const std::lock_guard<std::mutex> lock(TheMemory().mutex);
   const auto found = TheMemory().files.find(handle);
   if (found == TheMemory().files.end() || flags != 0) return kInvalidValue;

@@ -17,6 +17,7 @@ struct RefusedMemory {
   int create_on = -1;  // a device
   int access_of = -1;  // a device
   bool import = false;
+  int exports_after = -1;  // how many succeed
   bool multicast = false;  // new objects
   int add = -1;            // a device, to a multicast object
 };

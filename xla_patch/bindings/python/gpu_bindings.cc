@@ -175,7 +175,7 @@ std::vector<std::pair<int, nb::bytes>> MakeHeap(int world, const std::vector<std
 }
 
 std::string JoinHeap(int world, const std::vector<std::pair<int, nb::bytes>>& imported) {
-  GpuProcess::SharedMemory objects;
+  gpu::SharedMemory objects;
   for (const auto& [object, handle] : imported)
     objects.emplace_back(object, std::string(handle.c_str(), handle.size()));
   return ValueOrRuntimeError(CallWithoutGil([&] { return GpuProcess::Get().JoinHeap(world, objects); }));

@@ -1,5 +1,7 @@
 #include "xla_patch/nvshmem/gpu/driver_heap.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -15,6 +17,12 @@ int HandleType(MemorySharing sharing) {
   return sharing == MemorySharing::kFabric  ? kHandleFabric
          : sharing == MemorySharing::kFiles ? kHandleFile
                                             : kHandleNone;
+}
+
+int FileIn(const std::string& handle) {
+  int file = -1;
+  memcpy(&file, handle.data(), sizeof(file));
+  return file;
 }
 
 std::string NameOf(int pe) { return pe == kMulticastObject ? "the multicast object" : "PE " + std::to_string(pe); }
@@ -105,6 +113,25 @@ Result<std::string> DriverHeap::Export(int pe) const {
   return handle;
 }
 
+Result<SharedMemory> DriverHeap::ExportAll() const {
+  std::vector<int> objects;
+  for (const LocalPe& own : options_.own) objects.push_back(own.pe);
+  if (memory_.count(kMulticastObject) != 0) objects.push_back(kMulticastObject);
+  if (options_.sharing == MemorySharing::kNone) objects.clear();
+  SharedMemory shared;
+  for (const int object : objects) {
+    Result<std::string> handle = Export(object);
+    if (!handle.ok()) {
+      for (const auto& [exported, file] : shared) {
+        if (options_.sharing == MemorySharing::kFiles) close(FileIn(file));
+      }
+      return handle.status();
+    }
+    shared.emplace_back(object, *std::move(handle));
+  }
+  return shared;
+}
+
 Status DriverHeap::Import(int pe, const std::string& handle) {
   const bool fabric = options_.sharing == MemorySharing::kFabric;
   const size_t expected = fabric ? kFabricHandleBytes : sizeof(int);
@@ -113,12 +140,7 @@ Status DriverHeap::Import(int pe, const std::string& handle) {
                          std::to_string(handle.size()) + " bytes, not " + std::to_string(expected));
   }
   std::string copy = handle;
-  void* shareable = copy.data();
-  if (!fabric) {
-    int file = -1;
-    memcpy(&file, handle.data(), sizeof(file));
-    shareable = reinterpret_cast<void*>(static_cast<uintptr_t>(file));
-  }
+  void* const shareable = fabric ? copy.data() : reinterpret_cast<void*>(static_cast<uintptr_t>(FileIn(handle)));
   MemoryHandle memory = 0;
   XLA_SHMEM_RETURN_IF_ERROR(
       CudaStatus(*cuda_, cuda_->mem_import(&memory, shareable, HandleType(options_.sharing)),

@@ -32,6 +32,10 @@ enum class MemorySharing { kNone, kFiles, kFabric };
 // Stands for the multicast object where a PE's memory is exported or imported.
 inline constexpr int kMulticastObject = -1;
 
+// What a process gives to the others: for each PE, and then for the multicast object if this process has made it, the
+// bytes of a fabric handle, or of a file descriptor.
+using SharedMemory = std::vector<std::pair<int, std::string>>;
+
 // A PE of this process.
 struct LocalPe {
   int pe = 0;
@@ -56,9 +60,10 @@ class DriverHeap {
 
   // Makes the world's multicast object, in one of its processes.
   Status MakeMulticast();
-  // What another process imports of an own PE: the bytes of a fabric handle, or of a file descriptor, which the caller
-  // closes.
+  // What other processes import of an own PE, and of all and the multicast object: nothing if this process is alone.
+  // The caller closes file descriptors.
   Result<std::string> Export(int pe) const;
+  Result<SharedMemory> ExportAll() const;
   // Maps the memory of a PE of another process. A file descriptor stays the caller's.
   Status Import(int pe, const std::string& handle);
   // Lets this process's GPUs use the memory of all PEs, which has been imported.

@@ -47,7 +47,7 @@ Result<std::string> GpuProcess::UniqueId() {
   return gpu::MakeUniqueId(nvshmem_);
 }
 
-Result<GpuProcess::SharedMemory> GpuProcess::MakeHeap(int world, const gpu::DriverHeap::Options& options) {
+Result<gpu::SharedMemory> GpuProcess::MakeHeap(int world, const gpu::DriverHeap::Options& options) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!has_driver_) return Status::Error("the GPU path of this process is not open");
   Result<std::unique_ptr<gpu::DriverHeap>> heap = gpu::DriverHeap::Create(&cuda_, options);
@@ -55,25 +55,14 @@ Result<GpuProcess::SharedMemory> GpuProcess::MakeHeap(int world, const gpu::Driv
   World made;
   made.heap = *std::move(heap);
   made.multicast = options.multicast;
-  std::vector<int> objects;
-  objects.reserve(options.own.size() + 1);
-  for (const gpu::LocalPe& own : options.own) objects.push_back(own.pe);
-  if (options.multicast && std::count(objects.begin(), objects.end(), 0) != 0) {
-    made.why_no_multicast = made.heap->MakeMulticast().message();
-    if (made.why_no_multicast.empty()) objects.push_back(gpu::kMulticastObject);
-  }
-  SharedMemory shared;
-  for (const int object : objects) {
-    if (options.sharing == gpu::MemorySharing::kNone) break;
-    Result<std::string> handle = made.heap->Export(object);
-    if (!handle.ok()) return handle.status();
-    shared.emplace_back(object, *std::move(handle));
-  }
-  worlds_[world] = std::move(made);
+  const bool has_first = std::any_of(options.own.begin(), options.own.end(), [](auto& own) { return own.pe == 0; });
+  if (options.multicast && has_first) made.why_no_multicast = made.heap->MakeMulticast().message();
+  Result<gpu::SharedMemory> shared = made.heap->ExportAll();
+  if (shared.ok()) worlds_[world] = std::move(made);
   return shared;
 }
 
-Result<std::string> GpuProcess::JoinHeap(int world_number, const SharedMemory& imported) {
+Result<std::string> GpuProcess::JoinHeap(int world_number, const gpu::SharedMemory& imported) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = worlds_.find(world_number);
   if (found == worlds_.end()) return Status::Error("this process has no memory in that world");

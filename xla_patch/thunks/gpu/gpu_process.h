@@ -35,12 +35,12 @@ class GpuProcess {
 
   Result<std::string> UniqueId();
   // The driver heap of world `world`. MakeHeap makes the memory of this process's devices, and PE 0's process the
-  // multicast object, if it can. It returns what the other processes import (DriverHeap::Export), by PE and then
-  // kMulticastObject; a process alone has nothing. JoinHeap maps the memory of all. It returns "" or why this process
-  // cannot have multicast memory; if no process of the world has such a reason, OpenMulticast makes it.
-  using SharedMemory = std::vector<std::pair<int, std::string>>;
-  Result<SharedMemory> MakeHeap(int world, const gpu::DriverHeap::Options& options);
-  Result<std::string> JoinHeap(int world, const SharedMemory& imported);
+  // multicast object, if it can. It returns what the other processes import. JoinHeap maps the memory of all. It
+  // returns
+  // "" or why this process cannot have multicast memory; if no process of the world has such a reason, OpenMulticast
+  // makes it.
+  Result<gpu::SharedMemory> MakeHeap(int world, const gpu::DriverHeap::Options& options);
+  Result<std::string> JoinHeap(int world, const gpu::SharedMemory& imported);
   Status OpenMulticast(int world);
   // Null if JoinHeap has not succeeded.
   gpu::DriverHeap* HeapOf(int world);
