@@ -50,7 +50,12 @@ def make_heap(
       RuntimeError: the GPU path is not open, the driver has no such memory, or there is no Unix socket.
     """
     exchange = FileExchange() if sharing == "files" else None
-    shared = _core.gpu_make_heap(world, own, n_pes, size, sharing, multicast)
+    try:
+        shared = _core.gpu_make_heap(world, own, n_pes, size, sharing, multicast)
+    except BaseException:
+        if exchange is not None:
+            exchange.close()
+        raise
     if exchange is None:
         return "".join(handle.hex() for _, handle in shared)
     _given[world] = _Given(exchange, [int.from_bytes(handle, sys.byteorder) for _, handle in shared])

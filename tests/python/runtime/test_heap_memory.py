@@ -100,6 +100,18 @@ def test_files_are_closed_if_the_job_does_not_start(make: Callable[..., str], jo
     assert joined[0] == []
 
 
+def test_nothing_listens_if_the_driver_has_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Shared:
+        raise RuntimeError("no memory")
+
+    before = set(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr("xla_shmem._core.gpu_make_heap", refuse)
+    with pytest.raises(RuntimeError, match="no memory") as failure:
+        heap_memory.make_heap(0, [(0, 0)], 2, 1, "files", True)
+    assert set(os.listdir("/proc/self/fd")) == before
+    assert failure.tb is not None  # it keeps what the call had
+
+
 def test_files_are_closed_if_a_process_does_not_answer(make: Callable[..., str], joined: dict[int, Shared]) -> None:
     before = set(os.listdir("/proc/self/fd"))
     make(0, "files", _files(0))
