@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -81,6 +83,24 @@ def test_another_number_of_files_or_the_message_of_another_process_is_an_error(
         assert sent.result() == {0: []}
     for file in files:
         os.close(file)
+
+
+def test_a_process_that_has_ended_is_an_error() -> None:
+    with closing(FileExchange()) as own, closing(FileExchange()) as peer:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as ended:
+            ended.connect(f"\0{own.address}")
+        with pytest.raises(RuntimeError, match=r"^files could not be sent: Broken pipe$"):
+            own.exchange(0, [], [Peer(1, peer.address, 1)], 20)
+
+
+def test_a_connection_that_cannot_be_accepted_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: socket.socket) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with closing(FileExchange()) as own, closing(FileExchange()) as peer:
+        monkeypatch.setattr(socket.socket, "accept", refuse)
+        with pytest.raises(RuntimeError, match=r"^files could not be sent: Too many open files$"):
+            own.exchange(0, [], [Peer(1, peer.address, 1)], 20)
 
 
 def test_too_many_files_are_refused() -> None:
