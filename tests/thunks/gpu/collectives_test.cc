@@ -20,5 +20,14 @@ TEST_CASE("Operands that partly overlap results are refused") {
   CHECK(error.message().find("operand 0 overlaps result 0") != std::string::npos);
 }
 
+TEST_CASE("A buffer without bytes overlaps nothing, and neighbours do not either") {
+  char memory[256];
+  for (char* const empty : {memory, memory + 64, memory + 128}) {
+    CHECK(gpu::CheckOverlaps({{memory, empty}, {memory + 128, memory + 64}, {128, 0}}).ok());
+    CHECK(gpu::CheckOverlaps({{memory + 128, memory + 64}, {memory, empty}, {128, 0}}).ok());
+  }
+  CHECK(!gpu::CheckOverlaps({{memory, memory + 64}, {memory + 128, memory + 65}, {128, 1}}).ok());
+}
+
 }  // namespace
 }  // namespace xla_shmem::testing
