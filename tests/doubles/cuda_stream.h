@@ -42,6 +42,8 @@ class Stream {
   // Runs one command if it can; false if the stream is idle or blocked.
   bool Step();
   bool Idle() const { return next_ == commands_.size(); }
+  // How many commands have not run.
+  size_t Left() const { return commands_.size() - next_; }
   // The wait that stops the stream, or null.
   const Command* BlockedOn() const { return Idle() ? nullptr : &commands_[next_]; }
   // Drops what has not run (after an error).

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <sstream>
+#include <tuple>
 #include <vector>
 
 #include "tests/doubles/cuda_stream.h"
@@ -56,6 +57,18 @@ struct DoubleCalls {
     ++stream.device->commands;
     if (stream.device->one_queue && !stream.capturing) stream.device->queue.push_back(&stream);
     return 0;
+  }
+
+  // A call of NVSHMEM, whose last argument is the stream.
+  template <auto call, typename... Arguments>
+  static void ByNvshmem(Arguments... arguments) {
+    const StreamHandle handle = std::get<sizeof...(Arguments) - 1>(std::tuple(arguments...));
+    Device::Stream& stream = StreamOf(handle);
+    std::lock_guard<std::mutex> lock(stream.device->mutex);
+    const size_t before = stream.Left();
+    (nvshmem_double::Api().shmem.*call)(arguments...);
+    if (stream.device->one_queue)
+      stream.device->queue.insert(stream.device->queue.end(), stream.Left() - before, &stream);
   }
 
   static int PushCurrent(CudaContext context) {
@@ -264,24 +277,10 @@ const NvshmemApi& CudaDouble::Shmem() {
   // Streams of a double are host streams that another thread runs, so each call takes its lock.
   static const NvshmemApi api = [] {
     NvshmemApi table = nvshmem_double::Api().shmem;
-    using Lock = std::lock_guard<std::mutex>;
-    table.putmem_on_stream = [](void* dest, const void* source, size_t bytes, int pe, StreamHandle stream) {
-      const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
-      nvshmem_double::Api().shmem.putmem_on_stream(dest, source, bytes, pe, stream);
-    };
-    table.putmem_signal_on_stream = [](void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t signal,
-                                       int op, int pe, StreamHandle stream) {
-      const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
-      nvshmem_double::Api().shmem.putmem_signal_on_stream(dest, source, bytes, word, signal, op, pe, stream);
-    };
-    table.signal_op_on_stream = [](uint64_t* word, uint64_t signal, int op, int pe, StreamHandle stream) {
-      const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
-      nvshmem_double::Api().shmem.signal_op_on_stream(word, signal, op, pe, stream);
-    };
-    table.signal_wait_until_on_stream = [](uint64_t* word, int compare, uint64_t value, StreamHandle stream) {
-      const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
-      nvshmem_double::Api().shmem.signal_wait_until_on_stream(word, compare, value, stream);
-    };
+    table.putmem_on_stream = DoubleCalls::ByNvshmem<&NvshmemApi::putmem_on_stream>;
+    table.putmem_signal_on_stream = DoubleCalls::ByNvshmem<&NvshmemApi::putmem_signal_on_stream>;
+    table.signal_op_on_stream = DoubleCalls::ByNvshmem<&NvshmemApi::signal_op_on_stream>;
+    table.signal_wait_until_on_stream = DoubleCalls::ByNvshmem<&NvshmemApi::signal_wait_until_on_stream>;
     return table;
   }();
   return api;

@@ -144,10 +144,11 @@ TEST_CASE("Messages of one slot number to several peers are signalled one after 
 // Streams share hardware queues, so a wait may hold up commands of other streams. No put may be behind a wait for
 // something that depends on it.
 TEST_CASE("Operations of all kinds end although all streams of a GPU share one hardware queue") {
-  for (unsigned seed = 0; seed < 5; ++seed) {
+  for (unsigned seed = 0; seed < 9; ++seed) {
     GpuJobOptions options;
     options.n_pes = 2 + static_cast<int>(seed % 3);
     options.one_queue = true;
+    options.puts = seed < 5 ? gpu::Puts::kDriver : gpu::Puts::kNvshmem;
     options.signals = seed % 2 == 0 ? gpu::Signals::kWrites : gpu::Signals::kCopies;
     const Way way = WayOf(seed / 2);
     options.permute = way.permute;
