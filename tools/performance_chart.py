@@ -190,7 +190,7 @@ def charts(data: Path) -> dict[str, str]:
     peers = read("peers")
     return {
         **{
-            f"{name}.svg": chart(f"{ranks} processes: Intel Xeon, 2 cores, 2026-11-29", one_host(peers["runs"][run]))
+            f"{name}.svg": chart(f"{ranks} processes: AMD EPYC, 2 cores, 2026-11-29", one_host(peers["runs"][run]))
             for name, ranks, run in (("peers", "Two", "2 ranks, bound"), ("peers-4", "Four", "4 ranks, free"))
         },
         "hosts.svg": chart(

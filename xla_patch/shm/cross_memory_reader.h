@@ -41,8 +41,8 @@ class CrossMemoryReader {
 
   // Whether this process may read large messages out of the memory of `pe`.
   bool Reads(int pe) const { return reads_[pe]; }
-  // Copies the pieces from the memory of `pe`'s process.
-  Outcome Read(int pe, const RemotePiece* pieces, size_t count) const;
+  // Copies the pieces from the memory of `pe`'s process. `past_cache`: they are part of more than the cache holds.
+  Outcome Read(int pe, const RemotePiece* pieces, size_t count, bool past_cache = false) const;
 
  private:
   const Heap* const heap_;

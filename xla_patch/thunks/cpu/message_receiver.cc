@@ -130,10 +130,11 @@ bool MessageReceiver::ReadCrossMemory(const PeContext& context, size_t end, char
   const auto* addresses = reinterpret_cast<char* const*>(mailbox_.data);
   std::array<RemotePiece, 64> pieces;
   size_t count = 0;
+  const bool past_cache = bounce == nullptr && total() >= context.llc_share;
   auto outcome = CrossMemoryReader::Outcome::kDone;
   auto read = [&] {
     if (outcome == CrossMemoryReader::Outcome::kDone) {
-      outcome = context.cross_memory_reader->Read(sender_, pieces.data(), count);
+      outcome = context.cross_memory_reader->Read(sender_, pieces.data(), count, past_cache);
     }
     count = 0;
   };
