@@ -170,14 +170,17 @@ std::vector<std::pair<int, nb::bytes>> MakeHeap(int world, const std::vector<std
   options.sharing = ParseSharing(sharing);
   const auto shared = ValueOrRuntimeError(CallWithoutGil([&] { return GpuProcess::Get().MakeHeap(world, options); }));
   std::vector<std::pair<int, nb::bytes>> objects;
+  objects.reserve(shared.size());
   for (const auto& [object, handle] : shared) objects.emplace_back(object, nb::bytes(handle.data(), handle.size()));
   return objects;
 }
 
 std::string JoinHeap(int world, const std::vector<std::pair<int, nb::bytes>>& imported) {
   gpu::SharedMemory objects;
-  for (const auto& [object, handle] : imported)
+  objects.reserve(imported.size());
+  for (const auto& [object, handle] : imported) {
     objects.emplace_back(object, std::string(handle.c_str(), handle.size()));
+  }
   return ValueOrRuntimeError(CallWithoutGil([&] { return GpuProcess::Get().JoinHeap(world, objects); }));
 }
 

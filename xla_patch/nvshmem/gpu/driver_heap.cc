@@ -115,6 +115,7 @@ Result<std::string> DriverHeap::Export(int pe) const {
 
 Result<SharedMemory> DriverHeap::ExportAll() const {
   std::vector<int> objects;
+  objects.reserve(options_.own.size() + 1);
   for (const LocalPe& own : options_.own) objects.push_back(own.pe);
   if (memory_.count(kMulticastObject) != 0) objects.push_back(kMulticastObject);
   if (options_.sharing == MemorySharing::kNone) objects.clear();

@@ -6,13 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem::gpu {
-
-// The text of kernels/kernels.cu behind the files that it includes, for the run-time compiler, which has no
-// files to include. Defined in a file that CMake or Bazel writes from kernel_source.cc.in.
-extern const char kKernelSource[];
 
 // Returns a cubin, or PTX if the compiler is older than the GPU, so that the driver has to finish the translation.
 // `architecture`: ten times the compute capability (90 for 9.0). `candidates`: paths or sonames of libnvrtc, tried in
