@@ -1,6 +1,7 @@
 #include "xla_patch/shm/cross_memory_reader.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "tests/shm/process_group.h"
 #include "tests/shm/test_heap.h"
+#include "xla_patch/shm/buffer_file.h"
 
 namespace xla_shmem::shm {
 namespace {
@@ -76,6 +78,51 @@ TEST_CASE("A read of unmapped memory is refused, and a process that has failed o
     group.word(2) = 2;
     while (heap->Alive(1)) usleep(1000);
     return Expect(reader.Read(1, &there, 1) != Outcome::kDone, "a process that has exited was read");
+  });
+  CHECK(group.Join() == std::vector<std::string>{"", ""});
+}
+
+TEST_CASE("Shared buffers are read by loads, all else by the kernel, and a process that has failed is gone") {
+  const JobKey key = testing::RandomJobKey();
+  testing::ProcessGroup group(2);
+  group.Start([&](int rank) -> std::string {
+    const auto heap = testing::HeapOfProcesses(group, key, rank, 2, 1 << 20);
+    const auto file = BufferFile::Create(1 << 20);
+    struct stat status;
+    if (file == nullptr || fstat(file->descriptor(), &status) != 0) return "no file";
+    // Rank 0 says that its file begins at an address of which the kernel knows nothing: what comes from there has come
+    // by loads.
+    const uint64_t begin = rank == 0 ? kPageBytes : reinterpret_cast<uint64_t>(file->base());
+    auto& header = const_cast<SegmentHeader&>(heap->HeaderOf(rank));
+    header.shared_buffers = {status.st_dev, status.st_ino, begin, file->bytes(), file->descriptor()};
+    auto* const shared = static_cast<uint64_t*>(file->Allocate(100000));
+    static uint64_t own;
+    *shared = 70 + static_cast<uint64_t>(rank);
+    own = 80 + static_cast<uint64_t>(rank);
+    group.word(rank) = begin + (reinterpret_cast<uint64_t>(shared) - reinterpret_cast<uint64_t>(file->base()));
+    group.word(2 + rank) = reinterpret_cast<uint64_t>(&own);
+    group.Meet();
+    const CrossMemoryReader reader(heap.get(), SingleCopy::kAlways);
+    const auto theirs = static_cast<uint64_t>(1 - rank);
+    uint64_t copy[2] = {0, 0};
+    const RemotePiece in_file{reinterpret_cast<const void*>(group.word(1 - rank).load()), &copy[0], 8};
+    const RemotePiece outside{reinterpret_cast<const void*>(group.word(3 - rank).load()), &copy[1], 8};
+    const RemotePiece both[] = {in_file, outside};
+    std::string verdict = Expect(reader.Reads(1 - rank), "a process with shared buffers is not read");
+    for (const bool past_cache : {false, true}) {
+      copy[0] = copy[1] = 0;
+      const Outcome by_loads = reader.Read(1 - rank, &in_file, 1, past_cache);
+      if (by_loads != Outcome::kDone || copy[0] != 70 + theirs) verdict = "other bytes than the file has";
+      const Outcome by_kernel = reader.Read(1 - rank, both, 2, past_cache);
+      if (by_kernel != (rank == 0 ? Outcome::kDone : Outcome::kRefused)) verdict = "not read by the kernel";
+      if (rank == 0 && copy[1] != 80 + theirs) verdict = "other bytes than the process has";
+    }
+    group.Meet();
+    if (rank == 1) heap->Fail("the cat pulled the plug");
+    group.Meet();
+    if (rank == 0 && reader.Read(1, &in_file, 1) != Outcome::kGone) verdict = "a process that gave up was believed";
+    group.Meet();
+    return verdict;
   });
   CHECK(group.Join() == std::vector<std::string>{"", ""});
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,6 @@
 #include <cstring>
 #include <exception>
 
-#include "xla_patch/preload/interface.h"
 #include "xla_patch/shm/buffer_file.h"
 
 namespace xla_shmem {
@@ -50,7 +50,7 @@ BufferFile* FileOf(const void* address) {
   return file != nullptr && file->Has(address) ? file : nullptr;
 }
 
-// Whether code of jaxlib's XLA is at this address. Its library is one range, found once.
+// Whether code of jaxlib's XLA is at this address. Its library is known by name once, and then by its base.
 bool IsXla(const void* code) {
   static std::atomic<uintptr_t> library{0};  // its base
   Dl_info info;
@@ -99,7 +99,7 @@ XLA_SHMEM_EXPORT void* realloc(void* memory, size_t bytes) {
   if (file == nullptr) return next(memory, bytes);
   void* const moved = bytes == 0 ? nullptr : malloc(bytes);
   if (bytes != 0 && moved == nullptr) return nullptr;
-  if (moved != nullptr) memcpy(moved, memory, bytes < file->BytesOf(memory) ? bytes : file->BytesOf(memory));
+  if (moved != nullptr) memcpy(moved, memory, std::min(bytes, file->BytesOf(memory)));
   file->Free(memory);
   return moved;
 }
@@ -110,7 +110,7 @@ XLA_SHMEM_EXPORT size_t malloc_usable_size(void* memory) {
   return next(memory);
 }
 
-XLA_SHMEM_EXPORT bool xla_shmem_find_buffer_file(xla_shmem::BufferFilePlace* place) {
+XLA_SHMEM_EXPORT bool xla_shmem_find_buffer_file(xla_shmem::shm::BufferFilePlace* place) {
   auto* const file = xla_shmem::Buffers();
   if (file == nullptr || file->is_in_child()) return false;
   *place = {file->descriptor(), file->base(), file->bytes()};

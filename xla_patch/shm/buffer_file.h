@@ -12,7 +12,17 @@
 
 namespace xla_shmem::shm {
 
-// An allocator of whole pages. All it knows about buffers lies in private memory. Thread-safe but for OnFork*.
+// What the preloaded library (preload/posix_memalign.cc) tells the rest of its process about its file.
+struct BufferFilePlace {
+  int descriptor;
+  void* address;  // where all of it is mapped
+  size_t bytes;
+};
+// Looked up by name, because the library may be absent. False if there is no file; the first call may make it.
+using FindBufferFile = bool (*)(BufferFilePlace* place);
+inline constexpr char kFindBufferFile[] = "xla_shmem_find_buffer_file";
+
+// An allocator of whole pages. All it knows about buffers lies in private memory. Thread-safe.
 //
 // Freed pages stay, so that the next run finds them, as long as the file takes no more memory than its buffers took at
 // a time in this period or the one before, and 64 MiB. What exceeds this goes back to the system, the highest first.

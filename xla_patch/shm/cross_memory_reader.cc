@@ -49,12 +49,11 @@ Outcome ReadProcess(pid_t pid, const RemotePiece* pieces, size_t count) {
 }
 
 // Reads by plain loads, or nothing if a piece does not lie in the shared buffers.
-bool ReadShared(const SharedBuffers* shared, const RemotePiece* pieces, size_t count, bool past_cache) {
+bool ReadShared(const SharedBuffers* shared, const RemotePiece* pieces, size_t count, decltype(&Copy) copy) {
   if (shared == nullptr) return false;
   const auto is_shared = [&](const RemotePiece& piece) { return shared->Find(piece.remote, piece.bytes) != nullptr; };
   if (!std::all_of(pieces, pieces + count, is_shared)) return false;
   for (size_t i = 0; i < count; ++i) {
-    const auto copy = past_cache ? CopyStreaming : Copy;
     copy(pieces[i].local, shared->Find(pieces[i].remote, pieces[i].bytes), pieces[i].bytes);
   }
   return true;
@@ -94,14 +93,15 @@ CrossMemoryReader::CrossMemoryReader(const Heap* heap, SingleCopy single_copy) :
 
 Outcome CrossMemoryReader::Read(int pe, const RemotePiece* pieces, size_t count, bool past_cache) const {
   const ScopedCopyTimer timer;
+  const auto copy = past_cache ? CopyStreaming : Copy;
   if (heap_->IsLocal(pe)) {
-    for (size_t i = 0; i < count; ++i) Copy(pieces[i].local, pieces[i].remote, pieces[i].bytes);
+    for (size_t i = 0; i < count; ++i) copy(pieces[i].local, pieces[i].remote, pieces[i].bytes);
     return Outcome::kDone;
   }
   const SegmentHeader& header = heap_->HeaderOf(pe);
   const SharedBuffers* const shared = shared_.at(heap_->ProcessOf(pe)).get();
   const Outcome outcome =
-      ReadShared(shared, pieces, count, past_cache) ? Outcome::kDone : ReadProcess(PidOf(header), pieces, count);
+      ReadShared(shared, pieces, count, copy) ? Outcome::kDone : ReadProcess(PidOf(header), pieces, count);
   // A process that fails sets `failed` before it frees its operands, so bytes that were read later may be wrong. All
   // were read before this load: a system call orders them, or the fence.
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "xla_patch/preload/interface.h"
+#include "xla_patch/shm/buffer_file.h"
 
 namespace xla_shmem::shm {
 

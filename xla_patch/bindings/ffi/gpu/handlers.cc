@@ -13,6 +13,11 @@ std::vector<GpuHandler>& Registered() {
   return *handlers;
 }
 
+void AddWhole(const char* target, const WholeHandlers& whole) {
+  Registered().push_back({target, whole.in_graphs});
+  Registered().push_back({std::string(target).append(kInLoopSuffix), whole.in_loop});
+}
+
 // The buffers only tell XLA how long the operands and results live.
 ffi::Error Done(gpu::CudaStream stream, ffi::RunId run, int32_t device, ffi::RemainingArgs /*operands*/,
                 ffi::RemainingRets /*results*/, ffi::Dictionary attributes) {
@@ -46,16 +51,13 @@ GpuHandlerRegistration::GpuHandlerRegistration(CollectiveOp op, FfiHandler start
   const CollectiveOpInfo& info = InfoOf(op);
   Registered().push_back({info.start_target, start});
   Registered().push_back({info.done_target, [](XLA_FFI_CallFrame* frame) { return kDone(frame); }});
-  static_cast<void>(GpuCallRegistration(info.target, whole));
+  AddWhole(info.target, whole);
 }
 
 GpuCallRegistration::GpuCallRegistration(const char* target, FfiHandler call) noexcept {
   Registered().push_back({target, call});
 }
 
-GpuCallRegistration::GpuCallRegistration(const char* target, WholeHandlers whole) noexcept {
-  Registered().push_back({target, whole.in_graphs});
-  Registered().push_back({std::string(target).append(kInLoopSuffix), whole.in_loop});
-}
+GpuCallRegistration::GpuCallRegistration(const char* target, WholeHandlers whole) noexcept { AddWhole(target, whole); }
 
 }  // namespace xla_shmem
