@@ -98,8 +98,8 @@ def abandoned_segments(*, results: Path | None = None) -> set[str]:
     """The segments of xla-shmem of jobs without a running process. For what a job leaves, see `left_behind`.
 
     Processes of the job that reports to `results` do not count. A process belongs to the job whose key it has in its
-    environment, or to that whose segment it has mapped. (The launcher of a job unlinks those of killed ranks at its
-    end, and on GPUs the other ranks do not map them.)
+    environment or in the name of a file that it maps (warm_server.py), or to that whose segment it has mapped. (The
+    launcher of a job unlinks those of killed ranks at its end, and on GPUs the other ranks do not map them.)
     """
     segments = {path.name for path in SHM.glob(f"xla_shmem.{os.getuid()}.*")}
     if not segments:

@@ -42,6 +42,7 @@ def test_a_warm_rank_is_like_a_cold_one(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert sorted(warm.output.splitlines()) == sorted(cold.output.splitlines())
     for rank in range(ranks):
         assert (cold.result(rank)["is a fork"], warm.result(rank)["is a fork"]) == (False, True)
+        assert warm.result(rank)["names its job"]
         assert _compared(warm, rank) == _compared(cold, rank)
 
 

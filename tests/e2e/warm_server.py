@@ -14,6 +14,7 @@ import contextlib
 import ctypes
 import gc
 import json
+import mmap
 import os
 import signal
 import socket
@@ -63,6 +64,7 @@ class _ForkedRank:
             os.setpgid(0, 0)
             _set_streams(out_of_rank, errors_of_rank)
             _close_all_but({0, 1, 2, self.mark, *pass_fds})
+            self.job = _file_that_names(env["XLA_SHMEM_JOB"])
             _end_like_python(lambda: _run_program(command, env))
         with contextlib.suppress(OSError):  # the rank has ended, or has done it itself
             os.setpgid(self.pid, self.pid)
@@ -112,6 +114,16 @@ def _import_jax() -> dict[str, str]:
     threads = len(os.listdir("/proc/self/task"))
     assert threads == 1, f"a fork would lose all but one of {threads} threads"
     return {name: value for name, value in os.environ.items() if before.get(name) != value}
+
+
+def _file_that_names(job: str) -> mmap.mmap:
+    """Maps a file with the job's key in its name, since /proc/PID/environ of a fork stays that of this server."""
+    file = os.memfd_create(f"XLA_SHMEM_JOB={job}")
+    try:
+        os.truncate(file, mmap.PAGESIZE)
+        return mmap.mmap(file, mmap.PAGESIZE)
+    finally:
+        os.close(file)
 
 
 def _run_program(command: Sequence[str], environ: Mapping[str, str]) -> None:
