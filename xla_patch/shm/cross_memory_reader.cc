@@ -88,7 +88,12 @@ CrossMemoryReader::CrossMemoryReader(const Heap* heap, SingleCopy single_copy) :
       reads = verdict->second;
     }
     reads_.push_back(reads);
+    has_shared_buffers_.push_back(heap->Reaches(pe) && heap->HeaderOf(pe).shared_buffers.bytes != 0);
   }
+}
+
+bool CrossMemoryReader::HaveSharedBuffers(const std::vector<int>& pes) const {
+  return std::all_of(pes.begin(), pes.end(), [this](int pe) { return has_shared_buffers_[pe]; });
 }
 
 Outcome CrossMemoryReader::Read(int pe, const RemotePiece* pieces, size_t count, bool past_cache) const {
@@ -98,15 +103,25 @@ Outcome CrossMemoryReader::Read(int pe, const RemotePiece* pieces, size_t count,
     for (size_t i = 0; i < count; ++i) copy(pieces[i].local, pieces[i].remote, pieces[i].bytes);
     return Outcome::kDone;
   }
-  const SegmentHeader& header = heap_->HeaderOf(pe);
   const SharedBuffers* const shared = shared_.at(heap_->ProcessOf(pe)).get();
-  const Outcome outcome =
-      ReadShared(shared, pieces, count, copy) ? Outcome::kDone : ReadProcess(PidOf(header), pieces, count);
+  const Outcome outcome = ReadShared(shared, pieces, count, copy)
+                              ? Outcome::kDone
+                              : ReadProcess(PidOf(heap_->HeaderOf(pe)), pieces, count);
+  return outcome == Outcome::kDone && !IsIntact(pe) ? Outcome::kGone : outcome;
+}
+
+const char* CrossMemoryReader::Find(int pe, const void* remote, size_t bytes) const {
+  if (heap_->IsLocal(pe)) return static_cast<const char*>(remote);
+  const auto shared = shared_.find(heap_->ProcessOf(pe));
+  return shared == shared_.end() || shared->second == nullptr ? nullptr : shared->second->Find(remote, bytes);
+}
+
+bool CrossMemoryReader::IsIntact(int pe) const {
+  if (heap_->IsLocal(pe)) return true;
   // A process that fails sets `failed` before it frees its operands, so bytes that were read later may be wrong. All
   // were read before this load: a system call orders them, or the fence.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return outcome == Outcome::kDone && header.failed.load(std::memory_order_seq_cst) != kNotFailed ? Outcome::kGone
-                                                                                                  : outcome;
+  return heap_->HeaderOf(pe).failed.load(std::memory_order_seq_cst) == kNotFailed;
 }
 
 }  // namespace xla_shmem::shm

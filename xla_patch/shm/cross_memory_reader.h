@@ -39,14 +39,21 @@ class CrossMemoryReader {
 
   CrossMemoryReader(const Heap* heap, SingleCopy single_copy);
 
+  // Whether the processes of all these PEs have files with their large buffers. All of them get the same answer.
+  bool HaveSharedBuffers(const std::vector<int>& pes) const;
   // Whether this process may read large messages out of the memory of `pe`.
   bool Reads(int pe) const { return reads_[pe]; }
   // Copies the pieces from the memory of `pe`'s process. `past_cache`: they are part of more than the cache holds.
   Outcome Read(int pe, const RemotePiece* pieces, size_t count, bool past_cache = false) const;
+  // Where bytes of `pe`'s process lie in this one; null if only Read reaches them.
+  const char* Find(int pe, const void* remote, size_t bytes) const;
+  // Whether all that was read of what Find returned was right: a process that fails frees its buffers.
+  bool IsIntact(int pe) const;
 
  private:
   const Heap* const heap_;
   std::vector<bool> reads_;                               // by PE
+  std::vector<bool> has_shared_buffers_;                  // by PE
   std::map<int, std::unique_ptr<SharedBuffers>> shared_;  // by process
 };
 

@@ -48,7 +48,7 @@ Reduction Of(ElementType type, size_t elements, ReductionKind kind = ReductionKi
 TEST_CASE("One to eight PEs get the same bits at every size around the one-shot limit and the slot size") {
   for (int n = 1; n <= 8; ++n) {
     Job job({n});
-    const size_t limit = OneShotLimitBytes(n) / 4;
+    const size_t limit = OneShotLimitBytes(n, /*have_shared_buffers=*/false) / 4;
     const size_t slot = kSlotBytes / 4;
     std::vector<size_t> sizes = {0, 1, 15, 16, 17, 1000, limit - 1, limit, limit + 1, slot * n / 2 + 1};
     if (n <= 3) sizes.insert(sizes.end(), {slot, slot * n - 1, slot * n, slot * n + 1, slot * n * 5 + 3});

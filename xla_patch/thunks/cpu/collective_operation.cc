@@ -218,7 +218,8 @@ bool CollectiveOperation::AdvanceOnce() {
   }
   if (reducer_.has_value()) {
     const size_t limit = reduction_overwrites_sends_ ? std::min(taken_by_all, reducer_->total()) : reducer_->total();
-    made_progress |= reducer_->Advance(*context_, limit);
+    // To reduce into what a peer has yet to read, it must have been read as a copy: the peer may do the same.
+    made_progress |= reducer_->Advance(*context_, limit, /*in_place=*/!reduction_overwrites_sends_);
   }
   for (Receiving& receiving : receives_) {
     const size_t limit =

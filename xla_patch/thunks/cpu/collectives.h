@@ -50,8 +50,9 @@ struct CollectiveArguments {
 };
 
 // The largest operands of an all-reduce, in padded bytes, that use one-shot. A PE then sends (n-1) times the operands
-// instead of 2(n-1)/n times, in one exchange instead of two.
-size_t OneShotLimitBytes(size_t group_size);
+// instead of 2(n-1)/n times, in one exchange instead of two. `have_shared_buffers`: of all members, so that they agree
+// (CrossMemoryReader).
+size_t OneShotLimitBytes(size_t group_size, bool have_shared_buffers);
 
 // Within this process if the whole group is, or all PEs whose pairs lead to this PE's. Else by messages.
 std::unique_ptr<Operation> MakeOperation(const PeContext* context, CollectiveArguments&& arguments);

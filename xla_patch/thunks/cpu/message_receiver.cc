@@ -13,8 +13,9 @@ namespace {
 using shm::CrossMemoryReader;
 using shm::RemotePiece;
 
-// Bytes that Look reads at a time: they stay in the L2 cache until they have been reduced.
-constexpr size_t kBounceBytes = 128 << 10;
+// Bytes of the sender's memory that a view has: read into a buffer, they stay in the L2 cache until they have been
+// reduced.
+constexpr size_t kViewBytes = 128 << 10;
 // Bytes that Receive reads at a time: so many that the cost of the system call is negligible.
 constexpr size_t kCrossMemoryReadBytes = 4 << 20;
 // Pieces that Receive takes before other messages have their turn.
@@ -61,7 +62,7 @@ size_t MessageReceiver::Arrived() const {
   return 0;
 }
 
-MessageReceiver::View MessageReceiver::Look(const PeContext& context) {
+MessageReceiver::View MessageReceiver::Look(const PeContext& context, bool in_place) {
   const View nothing{nullptr, consumed_, consumed_};
   if (done() || (protocol_ == Protocol::kUndecided && !DetermineProtocol(context))) return nothing;
   // Before Arrived(), because after the last read the mailbox belongs to the sender again.
@@ -74,8 +75,10 @@ MessageReceiver::View MessageReceiver::Look(const PeContext& context) {
     case Protocol::kEager:
       return {mailbox_.data + consumed_, consumed_, total()};
     case Protocol::kCrossMemoryRead: {
-      if (bounce_ == nullptr) bounce_ = std::make_unique<char[]>(std::min(kBounceBytes, total()));
-      const size_t end = std::min(arrived, consumed_ + kBounceBytes);
+      const size_t end = std::min(arrived, consumed_ + kViewBytes);
+      if (in_place && !sees_buffers_.has_value()) sees_buffers_ = SeesBuffers(context);
+      if (in_place && *sees_buffers_) return {nullptr, consumed_, end};
+      if (bounce_ == nullptr) bounce_ = std::make_unique<char[]>(std::min(kViewBytes, total()));
       if (!ReadCrossMemory(context, end, bounce_.get())) return nothing;
       bounced_ = {bounce_.get(), consumed_, end};
       Ring(context.heap->BellOf(sender_));
@@ -91,6 +94,29 @@ MessageReceiver::View MessageReceiver::Look(const PeContext& context) {
   return nothing;
 }
 
+const char* MessageReceiver::InBuffer(const PeContext& context, size_t span, size_t offset, size_t bytes) const {
+  const auto* addresses = reinterpret_cast<char* const*>(mailbox_.data);
+  return context.cross_memory_reader->Find(sender_, addresses[span] + offset, bytes);
+}
+
+bool MessageReceiver::SeesBuffers(const PeContext& context) const {
+  bool sees = true;
+  memory_.ForEach(0, total(), [&](size_t span, char*, size_t, size_t bytes) {
+    sees = sees && InBuffer(context, span, 0, bytes) != nullptr;
+  });
+  return sees;
+}
+
+bool MessageReceiver::Hold() const {
+  MailboxEntry& entry = *mailbox_.entry;
+  entry.reading.fetch_add(1, std::memory_order_seq_cst);
+  if (entry.state.load(std::memory_order_seq_cst) == mailbox_.state) return true;
+  Release();  // MessageSender::Revoke
+  return false;
+}
+
+void MessageReceiver::Release() const { mailbox_.entry->reading.fetch_sub(1, std::memory_order_seq_cst); }
+
 void MessageReceiver::Consume(const PeContext& context, size_t end) {
   XLA_SHMEM_INVARIANT(consumed_, <=, end);
   XLA_SHMEM_INVARIANT(end, <=, total());
@@ -99,6 +125,9 @@ void MessageReceiver::Consume(const PeContext& context, size_t end) {
     const size_t slot = channel_.slot_bytes();
     // The sender needs no credit for the last chunk.
     if (!done() && end % slot == 0) channel_.Credit(context, end / slot);
+  } else if (protocol_ == Protocol::kCrossMemoryRead && bounced_.end < end) {
+    mailbox_.entry->taken.store(end, std::memory_order_release);
+    if (done()) Ring(context.heap->BellOf(sender_));
   } else if (protocol_ == Protocol::kEager && done()) {
     context.mailboxes->Release(mailbox_);
   }
@@ -115,7 +144,7 @@ bool MessageReceiver::Receive(const PeContext& context, size_t limit) {
       consumed_ = end;
       Ring(context.heap->BellOf(sender_));
     } else {
-      const View view = Look(context);
+      const View view = Look(context, /*in_place=*/false);
       const size_t end = std::min(view.end, limit);
       if (end <= consumed_) break;
       memory_.CopyFrom(view.data, consumed_, end);
@@ -138,12 +167,7 @@ bool MessageReceiver::ReadCrossMemory(const PeContext& context, size_t end, char
     }
     count = 0;
   };
-  MailboxEntry& entry = *mailbox_.entry;
-  entry.reading.fetch_add(1, std::memory_order_seq_cst);
-  if (entry.state.load(std::memory_order_seq_cst) != mailbox_.state) {  // MessageSender::Revoke
-    entry.reading.fetch_sub(1, std::memory_order_seq_cst);
-    return false;
-  }
+  if (!Hold()) return false;
   memory_.ForEach(consumed_, end, [&](size_t span, char* memory, size_t position, size_t bytes) {
     char* const local = bounce == nullptr ? memory : bounce + (position - consumed_);
     XLA_SHMEM_INVARIANT(count, <, pieces.size());
@@ -153,12 +177,13 @@ bool MessageReceiver::ReadCrossMemory(const PeContext& context, size_t end, char
   read();
   // As long as this thread counts as a reader, so that `taken` is not that of other mail after MessageSender::Revoke.
   // Once all is taken, the mailbox may have other mail and other readers, so they are counted.
+  MailboxEntry& entry = *mailbox_.entry;
   if (outcome == CrossMemoryReader::Outcome::kDone) entry.taken.store(end, std::memory_order_release);
   if (outcome == CrossMemoryReader::Outcome::kRefused) {
     context.mailboxes->AdvertiseDirectReads(sender_, false);
     entry.taken.store(kRefused, std::memory_order_release);
   }
-  entry.reading.fetch_sub(1, std::memory_order_seq_cst);
+  Release();
   if (outcome == CrossMemoryReader::Outcome::kRefused) RefuseCrossMemoryRead(context);
   return outcome == CrossMemoryReader::Outcome::kDone;  // kGone: the progress engine detects it
 }

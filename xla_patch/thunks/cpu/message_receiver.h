@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "xla_patch/thunks/cpu/channel.h"
@@ -16,7 +17,7 @@ namespace xla_shmem {
 
 class MessageReceiver {
  public:
-  // `memory`: the destination for Receive; for Look, buffers of the same sizes.
+  // `memory`: the destination for Receive; for Look, buffers of the same sizes and alignment.
   MessageReceiver(int sender, const MessageKey& key, Spans memory)
       : sender_(sender), key_(key), memory_(std::move(memory)) {}
 
@@ -26,13 +27,20 @@ class MessageReceiver {
   size_t consumed() const { return consumed_; }
   bool done() const { return consumed_ == total(); }
 
-  // Contiguous bytes of the message, from consumed() to `end`. Empty if none have arrived.
+  // What has arrived of the message, from consumed() to `end`: contiguous bytes, or the sender's own buffers.
   struct View {
-    const char* data;
+    const char* data;  // null for the sender's buffers
     size_t begin;
     size_t end;
+    bool is_of_sender() const { return data == nullptr && begin < end; }
   };
-  View Look(const PeContext& context);
+  // `in_place`: the view may be of the sender's buffers. These are used between Hold and Release.
+  View Look(const PeContext& context, bool in_place);
+  // False if a sender of this process has its buffers back. Then there is nothing to release.
+  bool Hold() const;
+  void Release() const;
+  // Where the sender's buffer `span` lies from `offset` on.
+  const char* InBuffer(const PeContext& context, size_t span, size_t offset, size_t bytes) const;
   // The caller has used all positions before `end`.
   void Consume(const PeContext& context, size_t end);
   // Copies the positions below `limit` that have arrived to their destination. True if it made progress.
@@ -70,6 +78,8 @@ class MessageReceiver {
   // The positions that can be consumed without waiting.
   size_t Arrived() const;
   bool ReadCrossMemory(const PeContext& context, size_t end, char* bounce);
+  // Whether all buffers of the sender lie in memory that this process has mapped.
+  bool SeesBuffers(const PeContext& context) const;
   void RefuseCrossMemoryRead(const PeContext& context);
 
   const int sender_;
@@ -84,7 +94,8 @@ class MessageReceiver {
   char* block_ = nullptr;
   Geometry geometry_{};
   ReceiveChannel channel_;
-  std::unique_ptr<char[]> bounce_;  // of cross-memory reads by Look
+  std::optional<bool> sees_buffers_;  // of a cross-memory read
+  std::unique_ptr<char[]> bounce_;    // of cross-memory reads by Look
   View bounced_{nullptr, 0, 0};
 };
 

@@ -36,11 +36,16 @@ class Reducer {
   size_t reduced() const { return reduced_; }
   bool done() const { return reduced_ == result_.total(); }
 
-  // Reduces the positions below `limit` that have arrived. True if it made progress.
-  bool Advance(const PeContext& context, size_t limit);
+  // Reduces the positions below `limit` that have arrived. True if it made progress. `in_place`: it may read the
+  // buffers of other members, and holds them until it has reduced them.
+  bool Advance(const PeContext& context, size_t limit, bool in_place);
 
  private:
-  void ReduceTo(size_t end);
+  // False if a member has failed or has its buffers back, so that no result will come.
+  bool AdvanceTo(const PeContext& context, size_t end);
+  // Their number, counted from the first; less than all if one is not there any more.
+  size_t HoldContributions();
+  void ReduceTo(const PeContext& context, size_t end);
 
   const ReductionKind kind_;
   const std::vector<ElementType> types_;
