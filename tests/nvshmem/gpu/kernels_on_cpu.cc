@@ -90,7 +90,9 @@ WordPair LoadPairRelaxed(const Word* words) {
   const Word second = LoadRelaxed(words + 1);
   return {LoadRelaxed(words), second};
 }
-Word CountBlock(Word* word) { return __atomic_fetch_add(word, 1, __ATOMIC_RELAXED); }
+// The last block changes what the others have read. A GPU's block has those values before it counts, because it has
+// used them; here only an order says so.
+Word CountBlock(Word* word) { return __atomic_fetch_add(word, 1, __ATOMIC_ACQ_REL); }
 
 // Longer each time: a hundred blocks that wait must leave two cores to the one that others wait for.
 void Pause() {

@@ -156,8 +156,8 @@ struct OneLane {
     const gpu::ScopedContext context(*pe.device);
     CHECK(pe.transfers->RunGroup(arguments, pe.compute).message() == "");
   }
-  // What PE 0 has staged for a member in a place, at its start.
-  int32_t Staged(size_t place, size_t member) {
+  // What PE 0 has staged for a member in a place, at its start, while its kernel writes.
+  __attribute__((no_sanitize("thread"))) int32_t Staged(size_t place, size_t member) {
     const size_t at = layout.Staging(gpu::LaneUse::kInLine) + (2 * place + member) * layout.staged_bytes();
     return __atomic_load_n(reinterpret_cast<int32_t*>(job.lane_memory(0) + at), __ATOMIC_RELAXED);
   }

@@ -57,19 +57,25 @@ struct TwoPes {
   void Run(int pe) {
     OnDevice(job.pe(pe), [&] { CHECK(job.pe(pe).transfers->RunGroup(Group(pe), job.pe(pe).compute).message() == ""); });
   }
+  auto PermuteBuffers(int pe) {  // a group may be under way, so the results have their own memory
+    GroupArguments group = Group(pe);
+    group.buffers.results = {reinterpret_cast<char*>(permuted[pe].data())};
+    return group.buffers;
+  }
   void StartPermute(int pe) {
-    PermuteArguments permute{"module/permute", kTag, 1 - pe, 1 - pe, Group(pe).buffers, seen[pe]};
+    PermuteArguments permute{"module/permute", kTag, 1 - pe, 1 - pe, PermuteBuffers(pe), seen[pe]};
     OnDevice(job.pe(pe),
              [&] { CHECK(job.pe(pe).transfers->StartPermute({2, 1}, permute, job.pe(pe).compute).message() == ""); });
   }
 
   void RunPermute(int pe) {
-    PermuteArguments permute{"module/permute", kTag, 1 - pe, 1 - pe, Group(pe).buffers, seen[pe]};
+    PermuteArguments permute{"module/permute", kTag, 1 - pe, 1 - pe, PermuteBuffers(pe), seen[pe]};
     OnDevice(job.pe(pe), [&] { CHECK(job.pe(pe).transfers->RunPermute(permute, job.pe(pe).compute).message() == ""); });
   }
 
   std::vector<float> operands[2] = {std::vector<float>(10, 1), std::vector<float>(10, 2)};
   std::vector<float> results[2] = {std::vector<float>(10), std::vector<float>(10)};
+  std::vector<float> permuted[2] = {std::vector<float>(10), std::vector<float>(10)};
   std::shared_ptr<Seen> seen[2] = {std::make_shared<Seen>(), std::make_shared<Seen>()};
   GpuJob job;  // ends before its buffers: kernels may run until then
 };
