@@ -31,6 +31,8 @@ TEST_CASE("A process reads another's private memory in pieces of any alignment")
     group.word(rank) = reinterpret_cast<uint64_t>(memory.data());
     group.Meet();
     std::string verdict = Expect(reader.Reads(1 - rank), "not permitted");
+    if (reader.HaveSharedBuffers({0, 1})) verdict = "nobody has a file";
+    if (reader.Find(1 - rank, memory.data(), 1) != nullptr) verdict = "found without a file";
     if (verdict.empty()) {
       const char* theirs = reinterpret_cast<const char*>(group.word(1 - rank).load());
       std::vector<char> copy(memory.size(), 0);
@@ -109,6 +111,11 @@ TEST_CASE("Shared buffers are read by loads, all else by the kernel, and a proce
     const RemotePiece outside{reinterpret_cast<const void*>(group.word(3 - rank).load()), &copy[1], 8};
     const RemotePiece both[] = {in_file, outside};
     std::string verdict = Expect(reader.Reads(1 - rank), "a process with shared buffers is not read");
+    if (!reader.HaveSharedBuffers({0, 1})) verdict = "both have files";
+    const auto* const here = reinterpret_cast<const uint64_t*>(reader.Find(1 - rank, in_file.remote, 8));
+    if (here == nullptr || *here != 70 + theirs) verdict = "not found in the file";
+    if (reader.Find(1 - rank, outside.remote, 8) != nullptr) verdict = "found what is not in the file";
+    if (!reader.IsIntact(1 - rank)) verdict = "a process that works was not believed";
     for (const bool past_cache : {false, true}) {
       copy[0] = copy[1] = 0;
       const Outcome by_loads = reader.Read(1 - rank, &in_file, 1, past_cache);
@@ -121,6 +128,7 @@ TEST_CASE("Shared buffers are read by loads, all else by the kernel, and a proce
     if (rank == 1) heap->Fail("the cat pulled the plug");
     group.Meet();
     if (rank == 0 && reader.Read(1, &in_file, 1) != Outcome::kGone) verdict = "a process that gave up was believed";
+    if (rank == 0 && reader.IsIntact(1)) verdict = "the buffers of a process that gave up were believed";
     group.Meet();
     return verdict;
   });

@@ -138,8 +138,8 @@ MUTANTS = WAIT_MUTANTS | {
     ),
     "a chunk is signalled before it is there": Mutant(
         "thunks/cpu/message_sender.cc",
-        "    memory_.CopyTo(slot, begin, end);\n    channel_.Signal(context);\n",
-        "    channel_.Signal(context);\n    memory_.CopyTo(slot, begin, end);\n",
+        "    FillSlot(context, slot, begin, end);\n    channel_.Signal(context);\n",
+        "    channel_.Signal(context);\n    FillSlot(context, slot, begin, end);\n",
     ),
     "chunks are signalled relaxed": Mutant("thunks/cpu/channel.cc", "__ATOMIC_RELEASE", "__ATOMIC_RELAXED"),
     "chunks are awaited relaxed": Mutant("thunks/cpu/channel.cc", "__ATOMIC_ACQUIRE", "__ATOMIC_RELAXED"),

@@ -32,18 +32,54 @@ TEST_CASE("A contribution that has been read waits no longer for its sender, red
   const PeContext& context = job.context(1);
   CHECK(sender.Advance(job.context(0), kBytes));
   CHECK(receiver.WaitsForSender(context));
-  const MessageReceiver::View first = receiver.Look(context);
+  const MessageReceiver::View first = receiver.Look(context, false);
   REQUIRE(first.end > 0);
   REQUIRE(first.end < kBytes);
   CHECK(receiver.WaitsForSender(context));
   receiver.Consume(context, first.end);
   CHECK(receiver.WaitsForSender(context));
-  REQUIRE(receiver.Look(context).end == kBytes);
+  REQUIRE(receiver.Look(context, false).end == kBytes);
   CHECK_FALSE(receiver.WaitsForSender(context));
   CHECK(sender.Advance(job.context(0), kBytes));
   CHECK(sender.done());
   receiver.Consume(context, kBytes);
   CHECK_FALSE(receiver.WaitsForSender(context));
+}
+
+TEST_CASE("A view of the sender's buffers is used while they are held, and the sender goes on when all is consumed") {
+  JobOptions options;
+  options.single_copy = shm::SingleCopy::kAlways;
+  Job job(options);
+  constexpr size_t kBytes = 192 << 10;  // two views
+  std::vector<char> sent(kBytes, 7), other(64, 8);
+  Spans memory;
+  memory.Add(sent.data(), kBytes);
+  memory.Add(other.data(), other.size());
+  const size_t total = memory.total();
+  MessageSender sender(1, kKey, memory, /*overwritten=*/false), revoked(1, {6, 1}, memory, /*overwritten=*/false);
+  MessageReceiver receiver(0, kKey, memory), late(0, {6, 1}, memory);
+  const PeContext& context = job.context(1);
+  CHECK_FALSE(receiver.Look(context, true).is_of_sender());
+  CHECK(sender.Advance(job.context(0), total));
+  for (size_t end = 0; end < total;) {
+    const MessageReceiver::View view = receiver.Look(context, true);
+    REQUIRE(view.is_of_sender());
+    REQUIRE(view.begin == end);
+    REQUIRE(view.end > end);
+    REQUIRE(receiver.Hold());
+    CHECK(receiver.InBuffer(context, 0, end, 1) == sent.data() + end);
+    CHECK(receiver.InBuffer(context, 1, 3, 61) == other.data() + 3);
+    CHECK_FALSE(sender.done());
+    end = view.end;
+    receiver.Consume(context, end);
+    receiver.Release();
+    sender.Advance(job.context(0), total);
+  }
+  CHECK(sender.done());
+  CHECK(revoked.Advance(job.context(0), total));
+  REQUIRE(late.Look(context, true).is_of_sender());
+  revoked.Revoke(job.context(0));
+  CHECK_FALSE(late.Hold());
 }
 
 TEST_CASE("A receiver learns when the sender of a measured message began, whichever way it goes") {
@@ -102,16 +138,16 @@ TEST_CASE("A grant that mail makes needless wakes operations that wait for its r
     receivers.back().Grant(receiving, set.blocks[keys.size() - 1], set.geometry);
   }
   MessageReceiver &first = receivers.front(), &last = receivers.back();
-  CHECK(last.Look(receiving).end == 0);
+  CHECK(last.Look(receiving, false).end == 0);
   CHECK_FALSE(is_granted(keys.back()));
   CHECK(MessageSender(1, keys.front(), memory, /*overwritten=*/false).Advance(sending, kBytes));
   // From here on nobody but the receiver rings the bell.
   shm::Doorbell& bell = job.heap().OwnBell();
   const uint32_t ticket = shm::PrepareSleep(bell);
-  CHECK(first.Look(receiving).end == kBytes);
+  CHECK(first.Look(receiving, false).end == kBytes);
   CHECK(bell.ticket != ticket);
   shm::FinishSleep(bell);
-  CHECK(last.Look(receiving).end == 0);
+  CHECK(last.Look(receiving, false).end == 0);
   CHECK(is_granted(keys.back()));
   first.Consume(receiving, kBytes);
   for (MessageReceiver& receiver : receivers) receiver.Close(receiving);

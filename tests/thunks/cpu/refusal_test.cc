@@ -171,7 +171,7 @@ TEST_CASE("A contribution to a reduction that is refused after its first part co
     if (!TakeBlocks(context, kLongBytes, 1, &set)) return "no block";
     message.Grant(context, set.blocks[0], set.geometry);
     while (!message.done()) {
-      const MessageReceiver::View view = message.Look(context);
+      const MessageReceiver::View view = message.Look(context, false);
       if (view.end > view.begin) {
         memory.CopyFrom(view.data, view.begin, view.end);
         message.Consume(context, view.end);

@@ -51,7 +51,7 @@ Result<std::unique_ptr<LocalPes>> LocalPes::Create(const Options& options, shm::
     }
     pes->contexts_[pe] = std::make_unique<PeContext>(
         PeContext{heap, pe, mailboxes, pes->boards_.back().get(), &pes->peer_operations_, slots, reserve_pool,
-                  &pes->cross_memory_reader_, &pes->protocol_choice_, is_oversubscribed,
+                  &pes->cross_memory_reader_, &pes->protocol_choice_, pes->slot_stores_.get(), is_oversubscribed,
                   options.in_process ? &pes->meetings_ : nullptr, llc_share});
   }
   return pes;

@@ -15,6 +15,7 @@
 #include "xla_patch/thunks/cpu/peer_operations.h"
 #include "xla_patch/thunks/cpu/protocol_choice.h"
 #include "xla_patch/thunks/cpu/slot_pool.h"
+#include "xla_patch/thunks/cpu/slot_stores.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem {
@@ -42,10 +43,12 @@ class LocalPes {
  private:
   LocalPes(shm::Heap* heap, const Options& options, void* choices)
       : cross_memory_reader_(heap, options.single_copy),
-        protocol_choice_(choices, heap->ProcessOf(heap->local_pes().front())) {}
+        protocol_choice_(choices, heap->ProcessOf(heap->local_pes().front())),
+        slot_stores_(std::make_unique<SlotStores[]>(heap->n_pes())) {}
 
   const shm::CrossMemoryReader cross_memory_reader_;
   ProtocolChoice protocol_choice_;
+  const std::unique_ptr<SlotStores[]> slot_stores_;  // by receiver
   PeerOperations peer_operations_;
   InProcessMeetings meetings_;
   std::vector<std::unique_ptr<GrantBoard>> boards_;

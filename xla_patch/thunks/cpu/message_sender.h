@@ -65,6 +65,7 @@ class MessageSender {
   bool OfferCrossMemoryRead(const PeContext& context, size_t ready);
   bool AdvanceCrossMemoryRead(const PeContext& context, size_t ready);
   bool AdvanceThroughSlots(const PeContext& context, size_t ready);
+  void FillSlot(const PeContext& context, char* slot, size_t begin, size_t end) const;
 
   const int receiver_;
   const MessageKey key_;

@@ -53,11 +53,11 @@ class Spans {
     }
   }
 
-  // Copy between the buffers and contiguous memory for the positions [begin, end).
-  void CopyTo(char* memory, size_t begin, size_t end) const {
+  // Copy between the buffers and contiguous memory for the positions [begin, end), by this function.
+  void CopyTo(char* memory, size_t begin, size_t end, decltype(&shm::Copy) copy = shm::Copy) const {
     const shm::ScopedCopyTimer timer;
     ForEach(begin, end, [&](size_t, const char* source, size_t position, size_t bytes) {
-      shm::Copy(memory + (position - begin), source, bytes);
+      copy(memory + (position - begin), source, bytes);
     });
   }
   void CopyFrom(const char* memory, size_t begin, size_t end) const {
