@@ -76,7 +76,11 @@ MessageReceiver::View MessageReceiver::Look(const PeContext& context, bool in_pl
       return {mailbox_.data + consumed_, consumed_, total()};
     case Protocol::kCrossMemoryRead: {
       const size_t end = std::min(arrived, consumed_ + kViewBytes);
-      if (in_place && !sees_buffers_.has_value()) sees_buffers_ = SeesBuffers(context);
+      if (in_place && !sees_buffers_.has_value()) {
+        if (!Hold()) return nothing;
+        sees_buffers_ = SeesBuffers(context);
+        Release();
+      }
       if (in_place && *sees_buffers_) return {nullptr, consumed_, end};
       if (bounce_ == nullptr) bounce_ = std::make_unique<char[]>(std::min(kViewBytes, total()));
       if (!ReadCrossMemory(context, end, bounce_.get())) return nothing;

@@ -39,7 +39,7 @@ class MessageReceiver {
   // False if a sender of this process has its buffers back. Then there is nothing to release.
   bool Hold() const;
   void Release() const;
-  // Where the sender's buffer `span` lies from `offset` on.
+  // Where the sender's buffer `span` lies from `offset` on. The buffers are held.
   const char* InBuffer(const PeContext& context, size_t span, size_t offset, size_t bytes) const;
   // The caller has used all positions before `end`.
   void Consume(const PeContext& context, size_t end);
@@ -78,7 +78,7 @@ class MessageReceiver {
   // The positions that can be consumed without waiting.
   size_t Arrived() const;
   bool ReadCrossMemory(const PeContext& context, size_t end, char* bounce);
-  // Whether all buffers of the sender lie in memory that this process has mapped.
+  // Whether all buffers of the sender, which are held, lie in memory that this process has mapped.
   bool SeesBuffers(const PeContext& context) const;
   void RefuseCrossMemoryRead(const PeContext& context);
 
