@@ -306,6 +306,7 @@ Plan DrawPlan(uint64_t seed) {
   }
   // By the seed alone, so that the plans of other seeds stay as they were when this came.
   plan.in_process = seed % 4 == 1;
+  if (seed % 2 == 0) plan.system.with_shared_buffers = seed % 16 == 0 ? processes - 1 : processes;
   if (seed % 8 == 2 && plan.single_copy == shm::SingleCopy::kAlways) plan.single_copy = shm::SingleCopy::kAuto;
   if (seed % 16 == 9) MakeSlow(random, &plan);
   if (processes > 1) {

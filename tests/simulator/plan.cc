@@ -11,6 +11,7 @@ std::string Describe(const Plan& plan) {
                      (plan.single_copy == shm::SingleCopy::kOff    ? "no cross-memory reads"
                       : plan.single_copy == shm::SingleCopy::kAuto ? "reads or slots"
                                                                    : "cross-memory reads");
+  if (plan.system.with_shared_buffers > 0) text += ", shared buffers";
   if (plan.system.refused_reads > 0) text += " that may be refused";
   if (plan.crowded) text += ", crowded";
   if (plan.scarce) text += ", few slots";

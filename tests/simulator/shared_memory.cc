@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -57,9 +58,28 @@ std::string SharedMemory::Describe(const void* address) const {
   return "byte " + std::to_string(byte - found->first) + " of the segment of process " + std::to_string(found->second);
 }
 
-void* SharedMemory::TakePages(size_t bytes) { return Map(WholePages(bytes)); }
+const SharedMemory::Pages& SharedMemory::pages() {
+  if (pages_.own != nullptr) return pages_;
+  const int file = memfd_create("private memory", 0);
+  const auto map = [&](int protection) {
+    return static_cast<char*>(mmap(nullptr, kAreaBytes, protection, MAP_SHARED | MAP_NORESERVE, file, 0));
+  };
+  if (file < 0 || ftruncate(file, kAreaBytes) != 0) Scheduler::Get().Fail("the machine has no file in memory");
+  pages_ = {map(PROT_READ | PROT_WRITE), map(PROT_READ), kAreaBytes};
+  close(file);
+  if (pages_.own == MAP_FAILED || pages_.others == MAP_FAILED) Scheduler::Get().Fail("the machine maps no file");
+  return pages_;
+}
+
+void* SharedMemory::TakePages(size_t bytes) {
+  char* const taken = pages().own + taken_;
+  taken_ += WholePages(bytes);
+  if (taken_ > pages_.bytes) Scheduler::Get().Fail("private memory does not fit the simulated machine");
+  return taken;
+}
 
 void SharedMemory::GiveBackPages(void* address, size_t bytes) {
+  madvise(address, WholePages(bytes), MADV_REMOVE);
   mprotect(address, WholePages(bytes), PROT_NONE);
   given_back_[static_cast<char*>(address)] = WholePages(bytes);
 }

@@ -1,7 +1,8 @@
 // The memory of a run: segments that all simulated processes map, and private memory that says when it is used late.
 //
 // Private memory is what the code under test and its buffers take from operator new. Memory that was given back is
-// never given out again in the run. Whole pages of it cannot be accessed any more; less is filled with a pattern.
+// never given out again in the run. Whole pages of it cannot be accessed any more; less is filled with a pattern. Other
+// processes may have whole pages mapped (shm/shared_buffers.h), where they read zeros from then on.
 #ifndef XLA_SHMEM_TESTS_SIMULATOR_SHARED_MEMORY_H_
 #define XLA_SHMEM_TESTS_SIMULATOR_SHARED_MEMORY_H_
 
@@ -38,6 +39,13 @@ class SharedMemory {
 
   // Private memory of whole pages.
   void* TakePages(size_t bytes);
+  // All that TakePages gives out lies from `own` on, and other processes have it at `others`.
+  struct Pages {
+    char* own;
+    char* others;
+    size_t bytes;
+  };
+  const Pages& pages();
   void GiveBackPages(void* address, size_t bytes);
   // A later access to private memory that was given back, or to none at all, fails the run with a sentence.
   void CatchBadAccesses();
@@ -48,6 +56,8 @@ class SharedMemory {
   static char* begin_;
   static char* end_;
   char* next_ = nullptr;
+  Pages pages_{};
+  size_t taken_ = 0;  // of pages_
   std::map<const char*, int> segments_;       // by begin: process
   std::map<const char*, size_t> given_back_;  // by begin: bytes
 };

@@ -1,5 +1,5 @@
-// Segments in simulated memory, and processes of the simulated system, in place of shm/segment.cc and
-// shm/process_identity.cc, which are thin over the real system's calls.
+// Segments in simulated memory, buffers that other processes map, and processes of the simulated system, in place of
+// shm/segment.cc, shm/shared_buffers.cc and shm/process_identity.cc, which are thin over the real system's calls.
 #include <map>
 #include <string>
 #include <utility>
@@ -9,6 +9,7 @@
 #include "tests/simulator/system_calls.h"
 #include "xla_patch/shm/process_identity.h"
 #include "xla_patch/shm/segment.h"
+#include "xla_patch/shm/shared_buffers.h"
 
 namespace xla_shmem::shm {
 namespace {
@@ -52,9 +53,24 @@ Result<std::unique_ptr<Segment>> Segment::Create(const JobKey& job, int process,
   header.bytes = bytes;
   segment->probe_ = job;
   header.probe_address = reinterpret_cast<uint64_t>(segment->probe_.words);
+  if (process < simulator::System().with_shared_buffers) {
+    const OwnCode own_code;
+    const SharedMemory::Pages& pages = SharedMemory::Get().pages();
+    header.shared_buffers.address = reinterpret_cast<uint64_t>(pages.own);
+    header.shared_buffers.bytes = pages.bytes;
+  }
   header.magic.store(kSegmentMagic, std::memory_order_release);
   return segment;
 }
+
+// The system may not let a process open another's file.
+std::unique_ptr<SharedBuffers> SharedBuffers::Map(const SharedBuffersRecord& record, int64_t /*pid*/) {
+  if (record.bytes == 0 || Scheduler::Get().Chance(simulator::System().refused_reads)) return nullptr;
+  return std::unique_ptr<SharedBuffers>(
+      new SharedBuffers(record.address, record.bytes, SharedMemory::Get().pages().others));
+}
+
+SharedBuffers::~SharedBuffers() = default;
 
 Result<std::unique_ptr<Segment>> Segment::Attach(const JobKey& /*job*/, int process) {
   const auto [memory, bytes] = Segments().at(process);

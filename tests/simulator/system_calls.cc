@@ -114,7 +114,7 @@ void* __wrap_memset(void* to, int value, size_t bytes) {
     auto* const begin = static_cast<char*>(to);
     char* const first = begin + (kPage - reinterpret_cast<uintptr_t>(begin) % kPage) % kPage;
     char* const last = begin + bytes - (reinterpret_cast<uintptr_t>(begin) + bytes) % kPage;
-    if (madvise(first, static_cast<size_t>(last - first), MADV_DONTNEED) == 0) {
+    if (madvise(first, static_cast<size_t>(last - first), MADV_REMOVE) == 0) {
       __real_memset(begin, 0, static_cast<size_t>(first - begin));
       __real_memset(last, 0, static_cast<size_t>(begin + bytes - last));
       return to;

@@ -11,6 +11,7 @@ namespace xla_shmem::simulator {
 struct SystemOptions {
   int processors = 2;           // of each process's affinity
   double spurious_wakeups = 0;  // chance of a wait to return without a reason
+  int with_shared_buffers = 0;  // so many processes have their large buffers in memory that others map
   double refused_reads = 0;     // chance of a cross-memory read to be refused from then on
   double partial_reads = 0;     // chance of a cross-memory read to return early
   double refused_threads = 0;   // chance of a thread's start to fail

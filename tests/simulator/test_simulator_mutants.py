@@ -25,8 +25,8 @@ MUTANTS = WAIT_MUTANTS | {
     ),
     "a reader does not ask whether the process that it read has failed": Mutant(
         "shm/cross_memory_reader.cc",
-        "outcome == Outcome::kDone && header.failed.load(std::memory_order_seq_cst) != kNotFailed",
-        "outcome == Outcome::kDone && header.failed.load(std::memory_order_seq_cst) > kFollowing",
+        "failed.load(std::memory_order_seq_cst) == kNotFailed",
+        "failed.load(std::memory_order_seq_cst) <= kFollowing",
     ),
     "messages of two programs have one key": Mutant(
         "thunks/cpu/message_key.h",
@@ -197,6 +197,34 @@ MUTANTS = WAIT_MUTANTS | {
         "  while (mailbox_.entry->reading.load(std::memory_order_seq_cst) != 0) sched_yield();\n"
         "  context.mailboxes->Free(mailbox_);\n",
         "  while (mailbox_.entry->reading.load(std::memory_order_seq_cst) != 0) sched_yield();\n",
+    ),
+    # Buffers of peers that a reduction reads where they are.
+    "a reduction does not ask whether a process whose buffers it has read has failed": Mutant(
+        "thunks/cpu/reducer.cc",
+        "      is_right &= !view.is_of_sender() || context.cross_memory_reader->IsIntact(message.sender());\n",
+        "",
+    ),
+    "buffers are given back before they are reduced": Mutant(
+        "thunks/cpu/reducer.cc",
+        "    ReduceTo(context, end);\n    for (const auto& [message, view] : contributions_) {\n",
+        "    for (Contribution& contribution : contributions_) contribution.message.Consume(context, end);\n"
+        "    ReduceTo(context, end);\n    for (const auto& [message, view] : contributions_) {\n",
+    ),
+    "buffers that a sender of the same process has back are read": Mutant(
+        "thunks/cpu/message_receiver.cc",
+        "  if (entry.state.load(std::memory_order_seq_cst) == mailbox_.state) return true;\n",
+        "  return true;\n",
+    ),
+    "addresses of buffers are read before they are held": Mutant(
+        "thunks/cpu/message_receiver.cc",
+        "        if (!Hold()) return nothing;\n        sees_buffers_ = SeesBuffers(context);\n        Release();\n",
+        "        sees_buffers_ = SeesBuffers(context);\n",
+    ),
+    "one exchange and two are chosen by what a process itself may read": Mutant(
+        "shm/cross_memory_reader.cc",
+        "has_shared_buffers_.push_back(heap->Reaches(pe) && heap->HeaderOf(pe).shared_buffers.bytes != 0);",
+        "has_shared_buffers_.push_back(reads && "
+        "(heap->IsLocal(pe) || shared_.at(heap->ProcessOf(pe)) != nullptr));",
     ),
     # Order within an operation.
     "a result overwrites what has not left": Mutant(
