@@ -2,7 +2,7 @@
 // cores"). It tells how far apart the system has two processors; a virtual machine may change that from one second to
 // the next.
 //
-// Usage: shared_lines_benchmark [PROCESSOR PROCESSOR [ROUNDS]]; by default 0, 1 and 10. Prints the mean of 60 writes and
+// Usage: [taskset -c FIRST,SECOND] shared_lines_benchmark [ROUNDS]; by default 10. Prints the mean of 60 writes and
 // reads of 1 MiB in us for each round, of which there is one a second.
 #include <sched.h>
 #include <sys/mman.h>
@@ -31,11 +31,24 @@ double Now() {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void Bind(int processor) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(processor, &set);
-  if (sched_setaffinity(0, sizeof(set), &set) != 0) std::perror("sched_setaffinity"), std::exit(1);
+void Require(bool holds, const char* what) {
+  if (holds) return;
+  std::perror(what);
+  std::exit(1);
+}
+
+// Process 0 to the first, process 1 to the last of this process's processors.
+void Bind(int me) {
+  cpu_set_t allowed, one;
+  Require(sched_getaffinity(0, sizeof(allowed), &allowed) == 0, "sched_getaffinity");
+  CPU_ZERO(&one);
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    const int processor = me == 0 ? CPU_SETSIZE - 1 - i : i;
+    if (!CPU_ISSET(processor, &allowed)) continue;
+    CPU_ZERO(&one);
+    CPU_SET(processor, &one);
+  }
+  Require(sched_setaffinity(0, sizeof(one), &one) == 0, "sched_setaffinity");
 }
 
 // Both processes have come so far.
@@ -62,19 +75,18 @@ double Exchange(Shared* shared, int me, decltype(&xla_shmem::shm::Copy) write, c
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int processors[2] = {argc > 2 ? std::atoi(argv[1]) : 0, argc > 2 ? std::atoi(argv[2]) : 1};
-  const int rounds = argc > 3 ? std::atoi(argv[3]) : 10;
+  const size_t rounds = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 10;
   void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) std::perror("mmap"), std::exit(1);
+  Require(memory != MAP_FAILED, "mmap");
   auto* const shared = static_cast<Shared*>(memory);
   int reads[2];
-  if (pipe(reads) != 0) std::perror("pipe"), std::exit(1);
+  Require(pipe(reads) == 0, "pipe");
   const pid_t child = fork();
   const int me = child == 0 ? 1 : 0;
-  Bind(processors[me]);
+  Bind(me);
   std::vector<char> own(kBytes, 1);
   if (me == 0) printf("%12s %12s %16s %16s\n", "plain store", "read", "streaming store", "read");
-  for (int round = 0; round < rounds; ++round) {
+  for (size_t round = 0; round < rounds; ++round) {
     double mine[2], theirs[2];
     mine[0] = Exchange(shared, me, xla_shmem::shm::Copy, own.data());
     mine[1] = Exchange(shared, me, xla_shmem::shm::CopyStreaming, own.data());

@@ -57,7 +57,7 @@ class SharedMemory {
   static char* end_;
   char* next_ = nullptr;
   Pages pages_{};
-  size_t taken_ = 0;  // of pages_
+  size_t taken_ = 0;                          // of pages_
   std::map<const char*, int> segments_;       // by begin: process
   std::map<const char*, size_t> given_back_;  // by begin: bytes
 };

@@ -223,8 +223,7 @@ MUTANTS = WAIT_MUTANTS | {
     "one exchange and two are chosen by what a process itself may read": Mutant(
         "shm/cross_memory_reader.cc",
         "has_shared_buffers_.push_back(heap->Reaches(pe) && heap->HeaderOf(pe).shared_buffers.bytes != 0);",
-        "has_shared_buffers_.push_back(reads && "
-        "(heap->IsLocal(pe) || shared_.at(heap->ProcessOf(pe)) != nullptr));",
+        "has_shared_buffers_.push_back(reads && (heap->IsLocal(pe) || shared_.at(heap->ProcessOf(pe)) != nullptr));",
     ),
     # Order within an operation.
     "a result overwrites what has not left": Mutant(

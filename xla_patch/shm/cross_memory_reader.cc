@@ -104,9 +104,8 @@ Outcome CrossMemoryReader::Read(int pe, const RemotePiece* pieces, size_t count,
     return Outcome::kDone;
   }
   const SharedBuffers* const shared = shared_.at(heap_->ProcessOf(pe)).get();
-  const Outcome outcome = ReadShared(shared, pieces, count, copy)
-                              ? Outcome::kDone
-                              : ReadProcess(PidOf(heap_->HeaderOf(pe)), pieces, count);
+  const Outcome outcome =
+      ReadShared(shared, pieces, count, copy) ? Outcome::kDone : ReadProcess(PidOf(heap_->HeaderOf(pe)), pieces, count);
   return outcome == Outcome::kDone && !IsIntact(pe) ? Outcome::kGone : outcome;
 }
 

@@ -387,8 +387,8 @@ void MessageCollective::Broadcast(const CollectiveArguments& arguments) {
 
 size_t OneShotLimitBytes(size_t group_size, bool have_shared_buffers) {
   constexpr size_t kOfTwo = 1 << 20, kOfFew = 64 << 10, kPairLimit = 64 << 10;
-  // Two members send as many bytes either way. One exchange was 0.9 to 2.1 times as fast by system calls from 128 KiB to
-  // 1 MiB, and 1.1 to 4.0 times by loads up to 16 MiB. Slots lose above.
+  // Two members send as many bytes either way. One exchange was 0.9 to 2.1 times as fast by system calls from 128 KiB
+  // to 1 MiB, and 1.1 to 4.0 times by loads up to 16 MiB. Slots lose above.
   if (group_size == 2) return have_shared_buffers ? SIZE_MAX : kOfTwo;
   // By loads, of 4 and 8 members, 1.1 to 1.4 times from 32 to 64 KiB; of 16, 0.9 to 1.0 times.
   if (have_shared_buffers && group_size <= 8) return kOfFew;

@@ -27,7 +27,7 @@ struct PeContext {
   SlotPool* reserve;  // for the smallest geometry only, so that every operation can proceed when `slots` is exhausted
   const shm::CrossMemoryReader* cross_memory_reader;
   ProtocolChoice* protocol_choice;
-  SlotStores* slot_stores;  // by receiver
+  SlotStores* slot_stores;      // by receiver
   bool is_oversubscribed;       // PEs that wait for each other may have to share a core
   InProcessMeetings* meetings;  // null: collectives within this process use messages too
   size_t llc_share;             // bytes that an operation may write and that then stay in the cache

@@ -65,8 +65,8 @@ void Reducer::ReduceTo(const PeContext& context, size_t end) {
       const auto& [message, view] = contributions_[i < own_index_ ? i : i - 1];
       XLA_SHMEM_INVARIANT(view.begin, <=, position);
       XLA_SHMEM_INVARIANT(position + bytes, <=, view.end);
-      inputs_[i] = view.is_of_sender() ? message.InBuffer(context, buffer, offset, bytes)
-                                       : view.data + (position - view.begin);
+      inputs_[i] =
+          view.is_of_sender() ? message.InBuffer(context, buffer, offset, bytes) : view.data + (position - view.begin);
     }
     const ElementType type = types_[buffer];
     Reduce(type, kind_, inputs_.data(), inputs_.size(), bytes / ElementBytes(type), result);

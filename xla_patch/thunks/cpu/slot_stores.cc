@@ -10,8 +10,8 @@ constexpr std::memory_order kRelaxed = std::memory_order_relaxed;
 }  // namespace
 
 SlotStores::Choice SlotStores::Next() {
-  // A trial of the other kind takes many chunks. The first find the slots as the usual kind has left them: in memory, or
-  // in a cache. The job begins with a trial of each.
+  // A trial of the other kind takes many chunks. The first find the slots as the usual kind has left them: in memory,
+  // or in a cache. The job begins with a trial of each.
   constexpr uint32_t kTrial = 32, kUnlike = 16, kPeriod = 2048;
   // The receiver finds bytes of streaming stores in memory, not in a cache, and pays for what the sender saves. On the
   // EPYC they took a fifth of plain stores' time or more where that made the whole message slower, and a tenth or less
@@ -19,8 +19,8 @@ SlotStores::Choice SlotStores::Next() {
   constexpr float kWorthIt = 0.143f;
   const uint32_t chunk = chunks_.fetch_add(1, kRelaxed);
   const bool is_trial = chunk < 2 * kTrial || chunk % kPeriod >= kPeriod - kTrial;
-  const bool streams = chunk < 2 * kTrial ? chunk >= kTrial
-                                          : is_trial != (streaming_.load(kRelaxed) < kWorthIt * plain_.load(kRelaxed));
+  const bool streams =
+      chunk < 2 * kTrial ? chunk >= kTrial : is_trial != (streaming_.load(kRelaxed) < kWorthIt * plain_.load(kRelaxed));
   return {streams ? Kind::kStreaming : Kind::kPlain, !is_trial || chunk % kTrial >= kUnlike};
 }
 

@@ -1,9 +1,9 @@
 // By which stores this process fills the slots of a peer: whichever have been faster lately.
 //
 // A plain store to a cache line that another core has read waits until that core has dropped it. Between cores that
-// share a cache this is fast. Between two parts of an AMD EPYC, plain stores took ten times as long as streaming stores,
-// which wait for nothing; between neighbours they took a third (docs/performance.md). Where the system runs the two
-// processes may change while a job runs, so the other kind is tried now and then.
+// share a cache this is fast. Between two parts of an AMD EPYC plain stores took ten times as long as streaming stores,
+// which wait for nothing (docs/performance.md). Where the system runs the two processes may change while a job runs, so
+// the other kind is tried now and then.
 #ifndef XLA_SHMEM_THUNKS_CPU_SLOT_STORES_H_
 #define XLA_SHMEM_THUNKS_CPU_SLOT_STORES_H_
 
