@@ -11,6 +11,7 @@ PYTEST_2 := $(BIN)/python -m pytest -q -n 2 --dist loadfile
 PYTEST_3 := $(BIN)/python -m pytest -q -n 3 --dist loadfile
 # Those of the overlay have a target of their own.
 PYTHON_TESTS := tests/python tests/hlo tests/bindings tests/protocol_models/test_protocol_names.py \
+  tests/simulator/test_simulator_mutants.py \
   --ignore tests/python/repository/test_overlay_in_bazel.py
 JOB_TESTS := tests/e2e tests/examples tests/gpu_emulated tests/gpu_aot
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from emulator import Emulator
-from planted_mistakes import ROOT, Mutant, SourceCopy, run
+from planted_mistakes import ROOT, Mutant, SourceCopy, run, without_a_place
 
 PROJECT = Path(__file__).resolve().parent / "mutants"
 
@@ -349,6 +349,10 @@ def _end(pe: subprocess.Popen[str]) -> str:
 @pytest.fixture(scope="module")
 def sources(emulator: Emulator) -> Sources:
     return Sources(emulator)
+
+
+def test_every_mistake_has_its_place() -> None:
+    assert without_a_place(MUTANTS) == []
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,15 @@ class Mutant:
     file: str
     original: str
     replacement: str
+
+
+def without_a_place(mutants: Mapping[str, Mutant]) -> list[str]:
+    """Returns the names of mistakes whose original does not stand in its file once."""
+    return [
+        name
+        for name, mutant in mutants.items()
+        if (ROOT / "xla_patch" / mutant.file).read_text().count(mutant.original) != 1
+    ]
 
 
 class SourceCopy:

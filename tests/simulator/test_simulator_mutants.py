@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from planted_mistakes import ROOT, Mutant, SourceCopy
+from planted_mistakes import ROOT, Mutant, SourceCopy, without_a_place
 from simulator_build import Simulator
 from wait_mutants import WAIT_MUTANTS
 
@@ -252,12 +252,12 @@ MUTANTS = WAIT_MUTANTS | {
     ),
     "a chunk is finished before it has run": Mutant(
         "thunks/cpu/in_process_collective.cc",
-        "    plan_.Run(chunk, is_streaming_, &scratch);\n"
-        "    worked = true;\n"
-        "    *is_last = left_.fetch_sub(1, std::memory_order_acq_rel) == 1;\n",
-        "    *is_last = left_.fetch_sub(1, std::memory_order_acq_rel) == 1;\n"
-        "    plan_.Run(chunk, is_streaming_, &scratch);\n"
-        "    worked = true;\n",
+        "      plan_.Run(chunk, is_streaming_, &scratch);\n"
+        "      worked = true;\n"
+        "      *is_last = left_.fetch_sub(1, std::memory_order_acq_rel) == 1;\n",
+        "      *is_last = left_.fetch_sub(1, std::memory_order_acq_rel) == 1;\n"
+        "      plan_.Run(chunk, is_streaming_, &scratch);\n"
+        "      worked = true;\n",
     ),
     "the last member wakes nobody": Mutant(
         "thunks/cpu/in_process_collective.cc",
@@ -310,6 +310,10 @@ def copy() -> SourceCopy:
 @pytest.fixture(scope="module")
 def mutated(copy: SourceCopy) -> Simulator:
     return Simulator(copy.folder, ROOT / "build" / "simulator_mutants" / "build")
+
+
+def test_every_mistake_has_its_place() -> None:
+    assert without_a_place(MUTANTS) == []
 
 
 @pytest.mark.slow
