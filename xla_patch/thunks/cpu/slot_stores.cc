@@ -10,8 +10,8 @@ constexpr std::memory_order kRelaxed = std::memory_order_relaxed;
 }  // namespace
 
 SlotStores::Choice SlotStores::Next() {
-  // A trial of the other kind takes many chunks. The first find the slots as the usual kind has left them: in memory,
-  // or in a cache. The job begins with a trial of each.
+  // A job begins with a trial of each kind. Later the slower one is tried once a period. The first half of a trial is
+  // not measured: it finds the slots where the other kind has left them, in memory or in a cache.
   constexpr uint32_t kTrial = 32, kUnlike = 16, kPeriod = 2048;
   // The receiver finds bytes of streaming stores in memory, not in a cache, and pays for what the sender saves. On the
   // EPYC they took a fifth of plain stores' time or more where that made the whole message slower, and a tenth or less

@@ -53,7 +53,7 @@ class Spans {
     }
   }
 
-  // Copy between the buffers and contiguous memory for the positions [begin, end), by this function.
+  // Copy between the buffers and contiguous memory for the positions [begin, end). `copy`: which function does it.
   void CopyTo(char* memory, size_t begin, size_t end, decltype(&shm::Copy) copy = shm::Copy) const {
     const shm::ScopedCopyTimer timer;
     ForEach(begin, end, [&](size_t, const char* source, size_t position, size_t bytes) {
