@@ -28,7 +28,7 @@ namespace xla_shmem::shm {
 
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr uint64_t kSegmentMagic = 0x314d4853414c58ull;  // "XLASHM1"
-inline constexpr uint32_t kSegmentVersion = 8;
+inline constexpr uint32_t kSegmentVersion = 9;
 inline constexpr size_t kFailureTextBytes = 1024;
 
 // What a process says about the job, in SegmentHeader::failed.
