@@ -72,11 +72,11 @@ MUTANTS = {
     ),
     "a done does not wait for what was received": Mutant(
         "thunks/gpu/transfers.cc",
-        "  started_[key] = std::move(ended);\n",
-        "  started_[key].assign(ended.begin() + 1, ended.end());\n",
+        "  started_[key] = {std::move(ended)};\n",
+        "  started_[key] = {{ended.begin() + 1, ended.end()}};\n",
     ),
     "a done does not wait until the operand is sent": Mutant(
-        "thunks/gpu/transfers.cc", "  started_[key] = std::move(ended);\n", "  started_[key] = {ended[0]};\n"
+        "thunks/gpu/transfers.cc", "  started_[key] = {std::move(ended)};\n", "  started_[key] = {{ended[0]}};\n"
     ),
     "a done does not wait for the kernel": Mutant("thunks/gpu/transfers.cc", "{device_->Mark(lanes)};", "{};"),
     "a kernel does not wait for the stream that writes its operand": Mutant(
@@ -219,6 +219,43 @@ MUTANTS = {
     ),
     "the kernel of a permute sends nothing": Mutant(
         "thunks/gpu/lanes.cc", "  arguments.send_to = target;\n", "  arguments.send_to = kNoMember;\n"
+    ),
+    "a start does not wait until its slot is empty": Mutant(
+        "nvshmem/gpu/kernels/split.cuh",
+        "      for (unsigned looks = 1; LoadRelaxed(word) < message_.before; ++looks) Heed(looks, target);\n",
+        "",
+    ),
+    "a start waits for the first block that reads its slot": Mutant(
+        "nvshmem/gpu/kernels/split.cuh", "block < message_.blocks_before;", "block < (message_.blocks_before != 0);"
+    ),
+    "a start waits for blocks that the message before did not have": Mutant(
+        "thunks/gpu/split_permutes.cc",
+        "static_cast<int>(std::exchange(to_[peer].Of(message).blocks, form.blocks));",
+        "static_cast<int>(std::exchange(to_[peer].Of(message).blocks, form.blocks) != 0 ? form.blocks : 0);",
+    ),
+    "a done does not wait for its message": Mutant(
+        "nvshmem/gpu/kernels/split.cuh", "    lane.AwaitArrived(source);\n", ""
+    ),
+    "a start posts before all threads have copied": Mutant(
+        "nvshmem/gpu/kernels/split.cuh",
+        "  __device__ static void Store(Word* word, Word value) {\n    __syncthreads();\n",
+        "  __device__ static void Store(Word* word, Word value) {\n",
+    ),
+    "a done gives a slot back before it has read it": Mutant(
+        "nvshmem/gpu/kernels/split.cuh",
+        "    lane.AwaitArrived(source);\n",
+        "    lane.AwaitArrived(source);\n    lane.Release(source);\n",
+    ),
+    "a message has a slot though the done of the one before may come later": Mutant(
+        "thunks/gpu/split_permutes.cc", "  if (slot.in_use) return std::nullopt;\n", ""
+    ),
+    "a message without a slot is left behind": Mutant(
+        "thunks/gpu/transfers.cc",
+        "    XLA_SHMEM_RETURN_IF_ERROR(StartKernel(key, *rest, /*alone=*/false, stream));  // which is followed\n",
+        "",
+    ),
+    "a done leaves results that nobody sends": Mutant(
+        "thunks/gpu/split_permutes.cc", "  arguments.clears = permute.source < 0;\n", ""
     ),
     "a kernel ends before its last block": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh",

@@ -59,6 +59,10 @@ SWITCH_REDUCE = Bounds("gpu/multimem.pml", ("STEP=0", "OPERATIONS=2", "CHUNKS=6"
 SWITCH_GATHER = Bounds("gpu/multimem.pml", ("FIRST=1", "STEP=0", "OPERATIONS=2", "CHUNKS=6"))
 PACKETS = Bounds("gpu/packets.pml")
 PACKETS_BOTH = Bounds("gpu/packets.pml", ("ALL_BOTH=1",))
+SPLIT = Bounds("gpu/split.pml")
+SPLIT_LIFO = Bounds("gpu/split.pml", ("ORDER=LIFO", "ROUND=9"))
+SPLIT_MAY_FAIL = Bounds("gpu/split.pml", ("MAY_FAIL=1", "PERMUTES=3"))
+SPLIT_BLOCKS = Bounds("gpu/split.pml", ("BLOCKS=2", "SLOTS=1", "ROUND=9", "PERMUTES=3"))
 
 MISTAKES = {
     # Grants, credits and slots.
@@ -396,6 +400,75 @@ MISTAKES = {
         "    :: order[me] -> goto trapped\n",
         "",
         STUCK,
+    ),
+    # Split permutes.
+    "a start does not wait until its slot is empty": Mistake(SPLIT, "             AwaitConsumed();\n", ""),
+    "a start waits for the message before, not for that of its slot": Mistake(
+        SPLIT, "consumed[AT(me, part)] >= number - SLOTS", "consumed[AT(me, part)] >= number - 1", STUCK
+    ),
+    "a start waits for an older message": Mistake(
+        SPLIT, "consumed[AT(me, part)] >= number - SLOTS", "consumed[AT(me, part)] + SLOTS >= number - SLOTS"
+    ),
+    "a start waits until exactly the message before has been taken, and not a later one": Mistake(
+        SPLIT_BLOCKS, "consumed[AT(me, part)] >= number - SLOTS", "consumed[AT(me, part)] == number - SLOTS", STUCK
+    ),
+    "a block of a start waits for the same block, which the message before did not have": Mistake(
+        SPLIT_BLOCKS,
+        "(part : 0 .. blocks_before[MESSAGE(TO(me))] - 1)",
+        "(part : block .. (number > SLOTS -> block : block - 1))",
+        STUCK,
+    ),
+    "a block of a start waits for no other block": Mistake(
+        SPLIT_BLOCKS,
+        "(part : 0 .. blocks_before[MESSAGE(TO(me))] - 1)",
+        "(part : block .. (blocks_before[MESSAGE(TO(me))] > block -> block : block - 1))",
+    ),
+    "a start waits for as many blocks as it has itself": Mistake(
+        SPLIT_BLOCKS, "] = blocks[SLOT_OF(direction, messages[direction])];", "] = NUM_BLOCKS;", STUCK
+    ),
+    "a done does not wait for its message": Mistake(SPLIT, "             AwaitArrived();\n", ""),
+    "a done takes any message for its own": Mistake(
+        SPLIT, "arrived[AT(me, block)] == number", "arrived[AT(me, block)] > 0"
+    ),
+    "a done waits for one message more": Mistake(
+        SPLIT, "arrived[AT(me, block)] == number", "arrived[AT(me, block)] > number", STUCK
+    ),
+    "a message is announced before it is there": Mistake(
+        SPLIT, "  flying[ON_WAY(NEXT(me), block)] == 0 && flying[ON_WAY(NEXT(me), LAST_PART)] == 0;\n", ""
+    ),
+    "a slot is given back before it is read": Mistake(
+        SPLIT,
+        "             CopyOut()\n          :: else -> skip\n          fi\n     };\n",
+        "             Release()\n          :: else -> skip\n          fi\n     };\n"
+        "     atomic { if :: number != 0 -> CopyOut() :: else -> skip fi };\n",
+    ),
+    "a message has a slot though the done of the one before may come later": Mistake(
+        SPLIT_LIFO, "is_wanted && !in_use[SLOT_OF(direction, messages[direction] + 1)]", "is_wanted", STUCK
+    ),
+    "a slot is free again from the start on": Mistake(
+        SPLIT_LIFO,
+        "  Claim(TO(pe), SENDS(pe))\n",
+        "  Claim(TO(pe), SENDS(pe));\n  Finish(TO(pe));\n  Finish(FROM(pe))\n",
+        STUCK,
+    ),
+    "a sender's slot is free again from the start on": Mistake(
+        SPLIT, "  Claim(TO(pe), SENDS(pe))\n", "  Claim(TO(pe), SENDS(pe));\n  Finish(TO(pe))\n", STUCK
+    ),
+    "a message without a slot is counted": Mistake(
+        Bounds("gpu/split.pml", ("PERMUTES=5", "ORDER=LIFO")),
+        "  :: else -> skip\n  fi\n}\n\n/* = SplitPermutes::Start ",
+        "  :: else -> messages[direction] = messages[direction] + is_wanted\n  fi\n}\n\n/* = SplitPermutes::Start ",
+        STUCK,
+    ),
+    "a done does not wait for the lanes": Mistake(SPLIT, "          Join();\n", ""),
+    "a start that waits does not look for orders": Mistake(
+        SPLIT_MAY_FAIL,
+        "number - SLOTS -> skip\n    :: order[me] -> goto trapped\n",
+        "number - SLOTS -> skip\n",
+        STUCK,
+    ),
+    "a done that waits does not look for orders": Mistake(
+        SPLIT_MAY_FAIL, "== number -> skip\n  :: order[me] -> goto trapped\n", "== number -> skip\n", STUCK
     ),
 }
 

@@ -15,7 +15,10 @@ from xla_shmem.gpu.kernels import compile_kernels, compile_source
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "gpu"))
 from gpu_check import compute, kernels
 
-KERNELS = ("move", "move_packets", "reduce", "reduce_packets", "switch_reduction", "ragged_all_to_all", "trap")
+KERNELS = (
+    *("move", "move_packets", "reduce", "reduce_packets", "switch_reduction", "ragged_all_to_all"),
+    *("send_message", "receive_message", "trap"),
+)
 
 
 @dataclass(frozen=True)

@@ -132,19 +132,23 @@ class Run {
     Compare(started);
   }
 
-  // Small messages to a PE that is late. The sender waits for nobody, so it comes to use a slot again.
+  // Small messages to a PE that is late. The sender waits for nobody, so it comes to use a slot again. The first ones
+  // are open together, and more than have slots; others are open one at a time, and some have several blocks.
   void OneWay() {
     std::vector<Transfer> started;
     if (me == 1) usleep(50000);
-    for (int i = 0; i < 6; ++i) {
-      const int round = 200 + i;
-      started.push_back(Make(100, round, Kind::kChain));
-      WriteOperand(started.back());
-      Check(transfers_.StartPermute({static_cast<uint64_t>(round), 1}, Permute(started.back()), stream_));
-    }
-    for (const Transfer& transfer : started) {
+    constexpr int kTogether = 12, kAlone = 12;
+    const auto finish = [&](const Transfer& transfer) {
       Check(transfers_.Finish({static_cast<uint64_t>(transfer.round), 1}, "op", stream_));
       ReadResult(transfer);
+    };
+    for (int i = 0; i < kTogether + kAlone; ++i) {
+      const int round = 200 + i;
+      started.push_back(Make(i < kTogether || random_() % 2 == 0 ? 100 : 2200, round, Kind::kChain));
+      WriteOperand(started.back());
+      Check(transfers_.StartPermute({static_cast<uint64_t>(round), 1}, Permute(started.back()), stream_));
+      if (i + 1 == kTogether) std::for_each(started.begin(), started.end(), finish);
+      if (i >= kTogether) finish(started.back());
     }
     Compare(started);
   }

@@ -175,6 +175,8 @@ const Kernel* FindKernel(const char* name) {
   static const Kernel gathered{Run<gpu::CollectiveArguments, gpu::switch_gather>, sizeof(gpu::CollectiveArguments),
                                true};
   static const Kernel ragged{Run<gpu::RaggedArguments, gpu::ragged_all_to_all>, sizeof(gpu::RaggedArguments), true};
+  static const Kernel sent{Run<gpu::SplitArguments, gpu::send_message>, sizeof(gpu::SplitArguments), true};
+  static const Kernel received{Run<gpu::SplitArguments, gpu::receive_message>, sizeof(gpu::SplitArguments), true};
   static const Kernel trap{RunTrap, 0, false};
   const std::string wanted = name;
   return wanted == "move"                ? &move
@@ -184,6 +186,8 @@ const Kernel* FindKernel(const char* name) {
          : wanted == "switch_reduction"  ? &switched
          : wanted == "switch_gather"     ? &gathered
          : wanted == "ragged_all_to_all" ? &ragged
+         : wanted == "send_message"      ? &sent
+         : wanted == "receive_message"   ? &received
          : wanted == "trap"              ? &trap
                                          : nullptr;
 }

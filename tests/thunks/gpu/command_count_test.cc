@@ -35,6 +35,7 @@ Commands CommandsOfPermute(int n_pes, size_t bytes, GpuPermute permute_by = GpuP
   options.signals = signals;
   gpu::Buffers buffers{{memory}, {memory + bytes}, {bytes}};
   if (!gpu::IsByKernel(permute_by, buffers)) options.arena_bytes = gpu::PairLayout::RecommendedBytes(n_pes);
+  options.split_bytes = gpu::SplitLayout::RecommendedBytes(n_pes);
   GpuJob job(options);
   GpuJob::Pe& pe = job.pe(0);
   pe.cuda->Pause(true);
@@ -59,21 +60,31 @@ Commands CommandsOfPermute(int n_pes, size_t bytes, GpuPermute permute_by = GpuP
   return commands;
 }
 
-void CheckIsKernel(const Commands& commands) {
+void CheckIsKernel(const Commands& commands, size_t of_pair) {
   CHECK(commands.in_line == 1);
-  CHECK(commands.least_of_pair == 5);
-  CHECK(commands.most_of_pair == 5);
+  CHECK(commands.least_of_pair == of_pair);
+  CHECK(commands.most_of_pair == of_pair);
 }
 
-TEST_CASE("A small permute is one command in line and five in a pair, whatever a PE does in it") {
+TEST_CASE("A permute of at most 1.35 MB is one command in line and two in a pair, and a larger kernel five") {
   for (const int n_pes : {2, 4, 8}) {
     CAPTURE(n_pes);
-    for (const size_t bytes : {size_t{4} << 10, size_t{1} << 20}) CheckIsKernel(CommandsOfPermute(n_pes, bytes));
+    for (const size_t bytes : {size_t{4} << 10, size_t{1} << 20, gpu::SplitLayout::kMaxBytes / 256 * 256}) {
+      CheckIsKernel(CommandsOfPermute(n_pes, bytes), 2);
+    }
+    CheckIsKernel(CommandsOfPermute(n_pes, gpu::SplitLayout::kMaxBytes + 1), 5);
   }
-  for (const Role role : {Role{1, -1}, {-1, 1}, {0, 0}, {-1, -1}}) {
-    CheckIsKernel(CommandsOfPermute(2, 4 << 10, GpuPermute::kAuto, gpu::Signals::kWrites, role));
-  }
-  CheckIsKernel(CommandsOfPermute(2, size_t{64} << 20, GpuPermute::kKernel));
+  CheckIsKernel(CommandsOfPermute(2, size_t{64} << 20, GpuPermute::kKernel), 5);
+}
+
+TEST_CASE("A start without a message to send, and a done without results to write, are no command") {
+  const auto commands = [](Role role) {
+    return CommandsOfPermute(2, 4 << 10, GpuPermute::kAuto, gpu::Signals::kWrites, role);
+  };
+  CheckIsKernel(commands({1, -1}), 1);   // receives
+  CheckIsKernel(commands({-1, 1}), 2);   // sends, and its results become zeros
+  CheckIsKernel(commands({0, 0}), 1);    // copies
+  CheckIsKernel(commands({-1, -1}), 1);  // zeros
 }
 
 TEST_CASE(

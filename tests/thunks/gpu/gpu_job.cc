@@ -11,7 +11,8 @@ namespace xla_shmem::testing {
 
 GpuJob::GpuJob(const GpuJobOptions& options) : driver_(CudaDouble::Driver()) {
   if (!options.batches) driver_.stream_batch_mem_op = nullptr;
-  const size_t heap_bytes = options.arena_bytes + options.lane_bytes + (512 << 10);
+  const size_t split_bytes = std::max<size_t>(options.split_bytes, 1 << 10);
+  const size_t heap_bytes = options.arena_bytes + options.lane_bytes + split_bytes + (512 << 10);
   heap_ = HeapOfOneProcess(options.n_pes, heap_bytes / shm::kPageBytes * shm::kPageBytes);
   const Result<gpu::PairLayout> layout = gpu::PairLayout::Create(options.n_pes, options.arena_bytes);
   const Result<gpu::LaneLayout> lanes = gpu::LaneLayout::Create(options.n_pes, options.lane_bytes, options.multimem,
@@ -20,11 +21,14 @@ GpuJob::GpuJob(const GpuJobOptions& options) : driver_(CudaDouble::Driver()) {
   layout_ = *layout;
   const size_t arena = heap_->Allocate(options.arena_bytes);
   lane_memory_ = heap_->Allocate(options.lane_bytes);
-  if (arena == SIZE_MAX || lane_memory_ == SIZE_MAX) abort();
+  const size_t split_memory = heap_->Allocate(split_bytes);
+  if (arena == SIZE_MAX || lane_memory_ == SIZE_MAX || split_memory == SIZE_MAX) abort();
+  const gpu::SplitLayout splits = gpu::SplitLayout::Create(options.n_pes, options.split_bytes, lanes->lanes());
   if (options.driver_heap) MakeDriverHeap(options.n_pes, heap_bytes);
   for (int number = 0; number < options.n_pes; ++number) {
     char* const ring_address = Object(number, arena, options.arena_bytes);
     char* const lane_address = Object(number, lane_memory_, options.lane_bytes);
+    char* const split_address = Object(number, split_memory, split_bytes);
     auto pe = std::make_unique<Pe>();
     pe->cuda = std::make_unique<CudaDouble>(number + 1, options.one_queue);
     pe->device = std::make_unique<gpu::Device>(&driver_, &CudaDouble::Shmem(), options.puts, pe->cuda->context());
@@ -41,11 +45,15 @@ GpuJob::GpuJob(const GpuJobOptions& options) : driver_(CudaDouble::Driver()) {
     pe->rings =
         std::make_unique<gpu::PairRings>(pe->device.get(), layout_, number, ring_address, options.first_message);
     SetMessages(layout_, ring_address, *lanes, lane_address, options.first_message);
-    pe->lanes = std::make_unique<gpu::Lanes>(pe->device.get(), *lanes, number, lane_address);
+    pe->operations = std::make_unique<gpu::KernelOperations>(number);
+    pe->lanes = std::make_unique<gpu::Lanes>(pe->device.get(), pe->operations.get(), *lanes, number, lane_address);
+    pe->splits = std::make_unique<gpu::SplitPermutes>(pe->device.get(), pe->operations.get(), pe->watchdog.get(),
+                                                      splits, number, split_address, options.first_message);
+    SetSplits(splits, split_address, options.first_message);
     if (options.multimem)
       pe->lanes->UseMultimem(static_cast<char*>(CudaDouble::Shmem().mc_ptr(kTeamWorld, lane_address)));
-    pe->transfers = std::make_unique<gpu::Transfers>(pe->rings.get(), pe->lanes.get(), pe->watchdog.get(),
-                                                     pe->timeline.get(), options.permute);
+    pe->transfers = std::make_unique<gpu::Transfers>(pe->rings.get(), pe->lanes.get(), pe->splits.get(),
+                                                     pe->watchdog.get(), pe->timeline.get(), options.permute);
     pe->compute = pe->cuda->CreateStream();
     pes_.push_back(std::move(pe));
   }
@@ -105,6 +113,18 @@ void GpuJob::SetMessages(const gpu::PairLayout& pairs, char* arena, const gpu::L
       arrived[gpu::kLaneSlots * pair + messages % gpu::kLaneSlots] = last;
     }
     SetPackets(lanes, use, lane_memory, messages);
+  }
+}
+
+void GpuJob::SetSplits(const gpu::SplitLayout& splits, char* memory, uint64_t messages) {
+  for (uint64_t last = 0; last < splits.num_slots() && messages != 0; ++last) {
+    const uint64_t message = messages - 1 - last;
+    for (int peer = 0; peer < splits.n_pes(); ++peer) {
+      auto* const arrived = reinterpret_cast<uint64_t*>(memory + splits.Arrived(peer, message));
+      auto* const consumed = reinterpret_cast<uint64_t*>(memory + splits.Consumed(peer, message));
+      std::fill_n(arrived, splits.lanes(), gpu::TaggedWord(kTag, message + 1));
+      std::fill_n(consumed, splits.lanes(), message + 1);
+    }
   }
 }
 

@@ -25,6 +25,7 @@ struct GpuJobOptions {
   bool batches = true;  // the driver has batches of memory operations
   size_t arena_bytes = 256 << 10;
   size_t lane_bytes = 256 << 10;
+  size_t split_bytes = 0;  // of split permutes; 0: there are none
   std::chrono::milliseconds deadline{20000};
   bool one_queue = false;  // all streams of a GPU share one hardware queue
   bool timed = false;      // collectives are followed with times
@@ -47,7 +48,9 @@ class GpuJob {
     std::unique_ptr<gpu::Watchdog> watchdog;
     std::unique_ptr<gpu::Timeline> timeline;
     std::unique_ptr<gpu::PairRings> rings;
+    std::unique_ptr<gpu::KernelOperations> operations;
     std::unique_ptr<gpu::Lanes> lanes;
+    std::unique_ptr<gpu::SplitPermutes> splits;
     std::unique_ptr<gpu::Transfers> transfers;
     gpu::CudaStream compute;  // XLA's stream
     std::vector<std::string> failures;
@@ -68,6 +71,7 @@ class GpuJob {
   // As after so many messages.
   static void SetMessages(const gpu::PairLayout& pairs, char* arena, const gpu::LaneLayout& lanes, char* lane_memory,
                           uint64_t messages);
+  static void SetSplits(const gpu::SplitLayout& splits, char* memory, uint64_t messages);
   static void SetPackets(const gpu::LaneLayout& lanes, gpu::LaneUse use, char* lane_memory, uint64_t messages);
 
   std::unique_ptr<shm::Heap> heap_;

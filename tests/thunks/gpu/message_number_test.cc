@@ -17,9 +17,8 @@ using gpu::PermuteArguments;
 constexpr uint32_t kOneTag = 0x11112222, kOtherTag = 0x33334444;
 constexpr char kOneName[] = "module/one", kOtherName[] = "module/other";
 
-TEST_CASE("Numbers of messages wrap round at 32 bits") {
+void CheckWrapRound(GpuJobOptions options) {
   constexpr uint64_t kBefore = (uint64_t{1} << 32) - 21;
-  GpuJobOptions options;
   options.first_message = kBefore;
   GpuJob job(options);
   constexpr int kRounds = 40;
@@ -57,6 +56,14 @@ TEST_CASE("Numbers of messages wrap round at 32 bits") {
       CHECK(exchanged.back() == operands[1][kRounds + round][0]);
     }
   }
+}
+
+TEST_CASE("Numbers of messages wrap round at 32 bits") {
+  CheckWrapRound({});
+  GpuJobOptions split;
+  split.permute = GpuPermute::kKernel;
+  split.split_bytes = 1 << 20;
+  CheckWrapRound(split);
 }
 
 TEST_CASE("A late transfer whose numbers have wrapped round still says how many messages have come") {

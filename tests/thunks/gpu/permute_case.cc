@@ -121,8 +121,14 @@ void RunPermutesByKernel(const PermuteCase& test) {
   options.permute = GpuPermute::kKernel;
   options.driver_heap = test.driver_heap;
   constexpr int kLaunches = 10;
-  for (const Form way : {Form::kOverlapping, Form::kInLine, Form::kGraph}) {
+  constexpr size_t kSplitBytes = 4 << 20;
+  for (const auto& [way, split_bytes] : {std::pair<Form, size_t>(Form::kOverlapping, 0),
+                                         {Form::kOverlapping, kSplitBytes},
+                                         {Form::kInLine, 0},
+                                         {Form::kGraph, 0}}) {
     CAPTURE(static_cast<int>(way));
+    CAPTURE(split_bytes);
+    options.split_bytes = split_bytes;
     GpuJob job(options);
     PermuteCase form = test;
     form.whole = way != Form::kOverlapping;

@@ -28,7 +28,7 @@ struct PermuteCase {
 // test if a result is wrong.
 void RunPermutesBothWays(const PermuteCase& test);
 
-// Runs them by the kernel: overlapping, in line, and in a graph that is launched again and again.
+// Runs them by kernels: overlapping, split and not, in line, and in a graph that is launched again and again.
 void RunPermutesByKernel(const PermuteCase& test);
 
 }  // namespace xla_shmem::testing

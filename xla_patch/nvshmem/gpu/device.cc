@@ -9,7 +9,7 @@ namespace xla_shmem::gpu {
 namespace {
 
 // What all GPUs take as the parameters of a kernel.
-static_assert(sizeof(CollectiveArguments) <= 4096 && sizeof(RaggedArguments) <= 4096);
+static_assert(sizeof(SplitArguments) <= 4096 && sizeof(RaggedArguments) <= 4096);
 
 }  // namespace
 
@@ -35,8 +35,8 @@ Status Device::TakeError() {
 Status Device::LoadKernels(const void* image) {
   const ScopedContext context(*this);
   Check(cuda_->module_load_data(&module_, image), "cuModuleLoadData");
-  for (const std::string kernel : {"move", "reduce", "move_packets", "reduce_packets", "ragged_all_to_all", "trap",
-                                   "switch_reduction", "switch_gather"}) {
+  for (const std::string kernel : {"move", "reduce", "move_packets", "reduce_packets", "ragged_all_to_all",
+                                   "send_message", "receive_message", "trap", "switch_reduction", "switch_gather"}) {
     if (failed()) break;
     CudaFunction function = nullptr;
     const int result = cuda_->module_get_function(&function, module_, kernel.c_str());
@@ -76,6 +76,12 @@ void Device::LaunchCollective(const CollectiveArguments& arguments, unsigned blo
 void Device::LaunchRaggedAllToAll(const RaggedArguments& arguments, unsigned blocks, unsigned threads,
                                   CudaStream stream) {
   if (!failed()) Launch("ragged_all_to_all", blocks, threads, &arguments, stream);
+}
+
+void Device::LaunchSplit(Half half, const SplitArguments& arguments, unsigned blocks, unsigned threads,
+                         CudaStream stream) {
+  const char* const kernel = half == Half::kSend ? "send_message" : "receive_message";
+  if (!failed()) Launch(kernel, blocks, threads, &arguments, stream);
 }
 
 void Device::Launch(const std::string& kernel, unsigned grid, unsigned block, const void* argument, CudaStream stream) {

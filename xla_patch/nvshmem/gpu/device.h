@@ -75,6 +75,8 @@ class Device {
   // Run the kernels of the collectives (kernels/kernels.cu).
   void LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads, CudaStream stream);
   void LaunchRaggedAllToAll(const RaggedArguments& arguments, unsigned blocks, unsigned threads, CudaStream stream);
+  enum class Half { kSend, kReceive };
+  void LaunchSplit(Half half, const SplitArguments& arguments, unsigned blocks, unsigned threads, CudaStream stream);
 
   // Pinned memory that the host and the GPU read and write at one address, zeroed. Never freed. Null, with the error
   // kept, on failure.

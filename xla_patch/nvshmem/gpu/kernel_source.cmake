@@ -4,7 +4,7 @@ function(xla_shmem_kernel_source root result)
   set(XLA_SHMEM_KERNELS "")
   foreach(source thunks/narrow_floats.h nvshmem/gpu/kernels/arguments.h nvshmem/gpu/kernels/platform.cuh
           nvshmem/gpu/kernels/copies.cuh nvshmem/gpu/kernels/messages.cuh nvshmem/gpu/kernels/exchange.cuh
-          nvshmem/gpu/kernels/packets.cuh nvshmem/gpu/kernels/ragged_all_to_all.cuh
+          nvshmem/gpu/kernels/packets.cuh nvshmem/gpu/kernels/split.cuh nvshmem/gpu/kernels/ragged_all_to_all.cuh
           nvshmem/gpu/kernels/reduction.cuh nvshmem/gpu/kernels/multimem_reductions.h
           nvshmem/gpu/kernels/multimem.cuh nvshmem/gpu/kernels/kernels.cu)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${root}/${source})

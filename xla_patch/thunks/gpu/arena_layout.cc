@@ -121,18 +121,48 @@ size_t PairLayout::Slot(int me, int peer, uint64_t message) const {
   return PeerRegion(me, peer) + message % num_slots_ * slot_bytes_;
 }
 
+SplitLayout::SplitLayout(int n_pes, int lanes)
+    : n_pes_(n_pes), lanes_(lanes), num_slots_(n_pes <= 8 ? 4 : 2), slot_bytes_(kMaxBytes / kSlotUnit * kSlotUnit) {}
+
+SplitLayout SplitLayout::Create(int n_pes, size_t bytes, int lanes) {
+  SplitLayout layout(n_pes, lanes);
+  const size_t words = layout.Words(2 * n_pes, 0);
+  const size_t slots = PeersOf(n_pes) * layout.num_slots_;
+  const size_t fits = bytes > words ? (bytes - words) / slots / kSlotUnit * kSlotUnit : 0;
+  layout.slot_bytes_ = std::min(layout.slot_bytes_, fits);
+  return layout;
+}
+
+size_t SplitLayout::RecommendedBytes(int n_pes) { return SplitLayout(n_pes, LaneLayout::kMaxLanes).bytes(); }
+
+size_t SplitLayout::Words(int row, uint64_t message) const {
+  constexpr size_t kLine = 128;
+  const size_t row_bytes = (lanes_ * sizeof(uint64_t) + kLine - 1) / kLine * kLine;
+  return kStreams * kStateBytes + (row * num_slots_ + message % num_slots_) * row_bytes;
+}
+
+size_t SplitLayout::Slot(int me, int sender, uint64_t message) const {
+  // A PE does not send to itself, so it has slots for n - 1 senders.
+  const size_t index = sender < me ? sender : sender - 1;
+  return Words(2 * n_pes_, 0) + (index * num_slots_ + message % num_slots_) * slot_bytes_;
+}
+
 Result<ArenaLayout> ArenaLayout::Create(int n_pes, size_t bytes, bool multimem, int most_lanes, size_t packet_bytes) {
-  // A small arena gives the lanes a third.
+  // A small arena gives the lanes a third, and split permutes a sixth.
   const size_t most = std::min(bytes / 3, LaneLayout::RecommendedBytes(n_pes, multimem));
   const Result<LaneLayout> lanes = LaneLayout::Create(n_pes, most, multimem, most_lanes, packet_bytes);
   if (!lanes.ok()) return lanes.status();
-  const Result<PairLayout> pairs = PairLayout::Create(n_pes, bytes - lanes->bytes());
+  const size_t most_of_splits = std::min(bytes / 6, SplitLayout::RecommendedBytes(n_pes));
+  const SplitLayout splits = SplitLayout::Create(n_pes, most_of_splits, lanes->lanes());
+  const size_t before = lanes->bytes() + splits.bytes();
+  const Result<PairLayout> pairs = PairLayout::Create(n_pes, bytes > before ? bytes - before : 0);
   if (!pairs.ok()) return pairs.status();
-  return ArenaLayout{*lanes, *pairs, lanes->bytes()};
+  return ArenaLayout{*lanes, splits, *pairs, lanes->bytes(), before};
 }
 
 size_t ArenaLayout::RecommendedBytes(int n_pes, bool multimem) {
-  return LaneLayout::RecommendedBytes(n_pes, multimem) + PairLayout::RecommendedBytes(n_pes);
+  return LaneLayout::RecommendedBytes(n_pes, multimem) + SplitLayout::RecommendedBytes(n_pes) +
+         PairLayout::RecommendedBytes(n_pes);
 }
 
 }  // namespace xla_shmem::gpu

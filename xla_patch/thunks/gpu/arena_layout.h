@@ -1,5 +1,5 @@
-// The symmetric arena of a PE: lanes for the collectives of groups, then rings for permutes. Offsets follow from the
-// number of PEs and the bytes alone.
+// The symmetric arena of a PE: lanes for the collectives of groups, slots for split permutes, then rings for large
+// ones. Offsets follow from the number of PEs and the bytes alone.
 #ifndef XLA_SHMEM_THUNKS_GPU_ARENA_LAYOUT_H_
 #define XLA_SHMEM_THUNKS_GPU_ARENA_LAYOUT_H_
 
@@ -115,9 +115,49 @@ class PairLayout {
   uint32_t num_slots_ = 0;
 };
 
+// Where the slots and words of split permutes lie (split_permutes.h): some slots for each sender, each with a word for
+// each of its blocks at both ends.
+class SplitLayout {
+ public:
+  // Streams of XLA that may run the kernels at one time.
+  static constexpr int kStreams = 4;
+  // The largest message: what NVLink 4 moves in 3 us. XLA's stream sends it, so it must be small.
+  static constexpr size_t kMaxBytes = 1350000;
+
+  // Uses at most `bytes`. If they are too few there are no slots.
+  static SplitLayout Create(int n_pes, size_t bytes, int lanes);
+  static size_t RecommendedBytes(int n_pes);
+
+  int n_pes() const { return n_pes_; }
+  int lanes() const { return lanes_; }
+  size_t slot_bytes() const { return slot_bytes_; }  // 0: no slots
+  uint32_t num_slots() const { return num_slots_; }
+  size_t bytes() const { return Slot(0, n_pes_, 0); }
+
+  // Offsets. Device memory for LaneSet::launches.
+  static size_t Launches(int stream) { return stream * kStateBytes; }
+  // The words of a slot, one for each block: at the receiver, and at the sender.
+  size_t Arrived(int sender, uint64_t message) const { return Words(sender, message); }
+  size_t Consumed(int receiver, uint64_t message) const { return Words(n_pes_ + receiver, message); }
+  // At `me`; message m uses slot m mod num_slots().
+  size_t Slot(int me, int sender, uint64_t message) const;
+
+ private:
+  static constexpr size_t kStateBytes = 256;
+  SplitLayout(int n_pes, int lanes);
+  size_t Words(int row, uint64_t message) const;
+
+  int n_pes_;
+  int lanes_;
+  uint32_t num_slots_;
+  size_t slot_bytes_;
+};
+
 struct ArenaLayout {
   LaneLayout lanes;  // from the start of the arena
+  SplitLayout splits;
   PairLayout pairs;
+  size_t splits_offset = 0;
   size_t pairs_offset = 0;
 
   // Error if `bytes` are too little. `multimem`, `most_lanes`, `packet_bytes`: as of LaneLayout.

@@ -117,14 +117,17 @@ Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
   const Result<char*> arena = MakeArena(options);
   if (!arena.ok()) return arena.status();
   if (options.multimem) multicast_ = FindMulticast(*arena, layout->lanes.bytes());
-  lanes_ = std::make_unique<gpu::Lanes>(device_.get(), layout->lanes, options.pe, *arena);
+  operations_ = std::make_unique<gpu::KernelOperations>(options.pe);
+  lanes_ = std::make_unique<gpu::Lanes>(device_.get(), operations_.get(), layout->lanes, options.pe, *arena);
   rings_ = std::make_unique<gpu::PairRings>(device_.get(), layout->pairs, options.pe, *arena + layout->pairs_offset);
   watchdog_ = std::make_unique<gpu::Watchdog>(
       device_.get(), options.deadline,
       [this](gpu::Watchdog::Event event, const std::string& why) { process_->Report(this, event, why); });
   timeline_ = std::make_unique<gpu::Timeline>(device_.get(), options.timed);
-  transfers_ =
-      std::make_unique<gpu::Transfers>(rings_.get(), lanes_.get(), watchdog_.get(), timeline_.get(), options.permute);
+  splits_ = std::make_unique<gpu::SplitPermutes>(device_.get(), operations_.get(), watchdog_.get(), layout->splits,
+                                                 options.pe, *arena + layout->splits_offset);
+  transfers_ = std::make_unique<gpu::Transfers>(rings_.get(), lanes_.get(), splits_.get(), watchdog_.get(),
+                                                timeline_.get(), options.permute);
   XLA_SHMEM_RETURN_IF_ERROR(device_->TakeError());
   return heap_ != nullptr ? static_cast<size_t>(*arena - heap_->part(options.pe))
                           : gpu::OffsetInHeap(nvshmem_->api, *arena, options.pe);

@@ -128,7 +128,9 @@ class GpuRuntime {
   std::unique_ptr<gpu::Watchdog> watchdog_;
   std::unique_ptr<gpu::Timeline> timeline_;
   std::unique_ptr<gpu::PairRings> rings_;
+  std::unique_ptr<gpu::KernelOperations> operations_;
   std::unique_ptr<gpu::Lanes> lanes_;
+  std::unique_ptr<gpu::SplitPermutes> splits_;
   std::unique_ptr<gpu::Transfers> transfers_;
   std::vector<int> world_;
 };

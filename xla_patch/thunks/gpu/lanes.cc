@@ -1,33 +1,17 @@
 #include "xla_patch/thunks/gpu/lanes.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/thunks/gpu/launch_form.h"
-#include "xla_patch/thunks/gpu/message_tag.h"
 
 namespace xla_shmem::gpu {
 namespace {
 
 int IndexOf(const std::vector<int>& group, int pe) {
   return static_cast<int>(std::find(group.begin(), group.end(), pe) - group.begin());
-}
-
-// Why the kernel refuses to go on; `pe`: of the other side.
-std::string FaultText(Word fault, Word pe) {
-  const std::string rows = "the rows for PE " + std::to_string(pe);
-  switch (fault) {
-    case kBeyondInput:
-      return rows + " are not all in the input (input_offsets, send_sizes)";
-    case kBeyondOutput:
-      return rows + ", or from it, do not all fit in the output (output_offsets, send_sizes, recv_sizes)";
-    default:
-      return "PE " + std::to_string(pe) + " sends other numbers of rows than recv_sizes says";
-  }
 }
 
 void CopyOperands(Device& device, const Buffers& buffers, CudaStream stream) {
@@ -39,8 +23,8 @@ void CopyOperands(Device& device, const Buffers& buffers, CudaStream stream) {
 
 }  // namespace
 
-Lanes::Lanes(Device* device, const LaneLayout& layout, int pe, char* memory)
-    : device_(device), layout_(layout), pe_(pe), memory_(memory) {
+Lanes::Lanes(Device* device, KernelOperations* operations, const LaneLayout& layout, int pe, char* memory)
+    : device_(device), operations_(operations), layout_(layout), pe_(pe), memory_(memory) {
   for (const LaneUse use : {LaneUse::kOverlapping, LaneUse::kInLine}) {
     LaneSet& lanes = set(use).lanes;
     lanes.arrived = layout.Arrived(use);
@@ -58,23 +42,10 @@ Lanes::Lanes(Device* device, const LaneLayout& layout, int pe, char* memory)
   }
 }
 
-uint64_t Lanes::NumberOf(const std::string& name, uint32_t tag, const std::vector<int>& members) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto [found, added] = numbers_.try_emplace({name, tag}, operations_.size() + 1);
-  if (added) {
-    Operation operation{name, {}};
-    for (const int pe : members) {
-      if (pe != pe_) operation.peers.push_back(pe);
-    }
-    operations_.push_back(std::move(operation));
-  }
-  return found->second;
-}
-
 void Lanes::SetExchange(LaneUse use, const std::string& name, uint32_t tag, const std::vector<int>& members,
                         ExchangeArguments* arguments) {
   arguments->lanes = set(use).lanes;
-  arguments->operation = NumberOf(name, tag, members);
+  arguments->operation = operations_->NumberOf(name, tag, members);
   arguments->tag = tag;
   arguments->members = static_cast<int>(members.size());
   arguments->me = IndexOf(members, pe_);
@@ -138,17 +109,19 @@ void Lanes::Launch(CollectiveArguments* arguments, bool may_use_switch, size_t p
   device_->LaunchCollective(*arguments, form.blocks, form.threads, stream);
 }
 
-void Lanes::SetTicket(LaneUse use, bool in_graph, LaneSet* lanes) {
+KernelTicket Lanes::SetTicket(LaneUse use, bool in_graph, LaneSet* lanes) {
+  Set& set = this->set(use);
   if (in_graph) {
-    ++set(use).captured;
-  } else {
-    lanes->ticket = ++set(use).tickets;
+    ++set.captured;
+    return {};
   }
+  lanes->ticket = ++set.tickets;
+  return {&set.lanes, lanes->ticket};
 }
 
-uint64_t Lanes::EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph) {
+KernelTicket Lanes::EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph) {
   const RaggedRows& rows = group.ragged;
-  if (rows.row_bytes == 0 || rows.output_rows == 0) return 0;
+  if (rows.row_bytes == 0 || rows.output_rows == 0) return {};
   RaggedArguments arguments{};
   SetExchange(use, group.name, group.tag, group.group, &arguments);
   static_cast<RaggedRows&>(arguments) = rows;
@@ -156,30 +129,26 @@ uint64_t Lanes::EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStre
   // What each member would get if all of the input were sent, in equal parts.
   const size_t bytes = rows.input_rows * rows.row_bytes / group.group.size();
   const LaunchForm form = RaggedFormOf(layout_, bytes, group.group.size());
-  SetTicket(use, in_graph, &arguments.lanes);
+  const KernelTicket ticket = SetTicket(use, in_graph, &arguments.lanes);
   arguments.lanes.ends = true;
   device_->LaunchRaggedAllToAll(arguments, form.blocks, form.threads, stream);
-  return arguments.lanes.ticket;
+  return ticket;
 }
 
-Word Lanes::ProgressOf(LaneUse use, ProgressWord word) {
-  return __atomic_load_n(set(use).lanes.progress + word, __ATOMIC_ACQUIRE);
-}
-
-uint64_t Lanes::Enqueue(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph) {
+KernelTicket Lanes::Enqueue(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph) {
   const Buffers& buffers = group.buffers;
   if (group.group.empty()) {
     for (size_t i = 0; i < buffers.results.size(); ++i) device_->Fill(buffers.results[i], 0, buffers.bytes[i], stream);
-    return 0;
+    return {};
   }
   const bool is_ragged = group.op == CollectiveOp::kRaggedAllToAll;
   if (group.group.size() == 1 || is_ragged) CopyOperands(*device_, buffers, stream);
   if (is_ragged) return EnqueueRagged(use, group, stream, in_graph);
-  if (group.group.size() == 1) return 0;
+  if (group.group.size() == 1) return {};
   return EnqueueParts(use, buffers, &group, Common(use, group), stream, in_graph);
 }
 
-uint64_t Lanes::Enqueue(LaneUse use, const PermuteArguments& permute, CudaStream stream, bool in_graph) {
+KernelTicket Lanes::Enqueue(LaneUse use, const PermuteArguments& permute, CudaStream stream, bool in_graph) {
   std::vector<int> members{pe_};
   const auto index_of = [&](int peer) {
     if (peer < 0) return kNoMember;
@@ -198,12 +167,12 @@ uint64_t Lanes::Enqueue(LaneUse use, const PermuteArguments& permute, CudaStream
   return EnqueueParts(use, permute.buffers, nullptr, arguments, stream, in_graph);
 }
 
-uint64_t Lanes::EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArguments* group,
-                             CollectiveArguments arguments, CudaStream stream, bool in_graph) {
+KernelTicket Lanes::EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArguments* group,
+                                 CollectiveArguments arguments, CudaStream stream, bool in_graph) {
   size_t with_bytes = buffers.bytes.size();  // operands up to the last that has bytes
   while (with_bytes > 0 && buffers.bytes[with_bytes - 1] == 0) --with_bytes;
-  if (with_bytes == 0) return 0;
-  SetTicket(use, in_graph, &arguments.lanes);
+  if (with_bytes == 0) return {};
+  const KernelTicket ticket = SetTicket(use, in_graph, &arguments.lanes);
   const auto reduction_of = [&](size_t i) {
     const bool reduces = group != nullptr && IsReducing(group->op);
     return reduces ? FindKernelReduction(group->types[i], group->reduction) : std::nullopt;
@@ -233,52 +202,9 @@ uint64_t Lanes::EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArg
     Launch(&arguments, may_use_switch, peers, stream);
     if (arguments.lanes.ends) break;
   }
-  return arguments.lanes.ticket;
+  return ticket;
 }
 
-KernelProgress Lanes::progress(LaneUse use) {
-  return {set(use).lanes.progress, [this, use](uint64_t operation) { return Describe(use, operation); }};
-}
-
-LateTransfer Lanes::Describe(LaneUse use, uint64_t number) {
-  Operation operation{"a collective", {}};
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (number >= 1 && number <= operations_.size()) operation = operations_[number - 1];
-  }
-  Word* const words = set(use).lanes.progress;
-  if (const Word fault = __atomic_load_n(words + kFault, __ATOMIC_ACQUIRE); fault != kNoFault) {
-    const Word other = __atomic_load_n(words + kFaultPe, __ATOMIC_ACQUIRE);
-    if (fault != kOtherCollective) {
-      return {operation.name + " on PE " + std::to_string(pe_) + ": " + FaultText(fault, other)};
-    }
-    const Word tags = __atomic_load_n(words + PlaceOf(kOtherTag, static_cast<int>(other)), __ATOMIC_ACQUIRE);
-    // The message may be the last one of the operation before.
-    return {DescribeOtherCollective(TagOfWord(tags), pe_, static_cast<int>(other), NumberOfWord(tags))};
-  }
-  const auto text = [operation, pe = pe_](auto is_late) {
-    std::string waits;
-    for (const int peer : operation.peers) {
-      if (is_late(peer)) waits += (waits.empty() ? "; it waits for PE " : " or PE ") + std::to_string(peer);
-    }
-    return operation.name + " on PE " + std::to_string(pe) + " has not finished" + waits;
-  };
-  const std::string waits_for = text([](int) { return true; });
-  return {waits_for, [words, text, waits_for, peers = operation.peers] {
-            const auto is_late = [words](int peer) {
-              return __atomic_load_n(words + PlaceOf(kLate, peer), __ATOMIC_ACQUIRE) != 0;
-            };
-            __atomic_store_n(words + kOrder, kOrderReport, __ATOMIC_RELEASE);
-            // Lanes look for orders every few hundred looks at their words.
-            constexpr int kTries = 20;
-            for (int tries = 0; tries < kTries; ++tries) {
-              std::this_thread::sleep_for(std::chrono::milliseconds(25));
-              if (std::any_of(peers.begin(), peers.end(), is_late)) break;
-            }
-            // Other lanes may wait for other peers.
-            std::this_thread::sleep_for(std::chrono::milliseconds(25));
-            return std::any_of(peers.begin(), peers.end(), is_late) ? text(is_late) : waits_for;
-          }};
-}
+KernelProgress Lanes::progress(LaneUse use) { return operations_->Progress(set(use).lanes.progress); }
 
 }  // namespace xla_shmem::gpu

@@ -23,9 +23,9 @@ LaunchForm Grid(size_t blocks, size_t bytes, size_t unit, size_t members, int mo
 }
 
 // Through slots.
-LaunchForm GridOfSlots(const LaneLayout& layout, size_t bytes, size_t members, int most_threads) {
-  const auto lanes = static_cast<size_t>(layout.lanes());
-  return Grid(std::clamp<size_t>(DivideUp(bytes, kBytesOfBlock), 1, lanes), bytes, kPackBytes, members, most_threads);
+LaunchForm GridOfSlots(int lanes, size_t bytes, size_t members, int most_threads) {
+  const size_t blocks = std::clamp<size_t>(DivideUp(bytes, kBytesOfBlock), 1, static_cast<size_t>(lanes));
+  return Grid(blocks, bytes, kPackBytes, members, most_threads);
 }
 
 // How many lanes carry the message in packets, 0 if it does not go in packets.
@@ -53,7 +53,7 @@ LaunchForm FormOf(const LaneLayout& layout, CollectiveShape shape, bool may_use_
   const bool reduces_in_switch = may_use_switch && shape != kMove;
   const size_t packet_lanes = two_shot || reduces_in_switch ? 0 : PacketLanes(layout, shape, total, peers);
   LaunchForm form = packet_lanes != 0 ? Grid(packet_lanes, total, kPacketUnit, members, threads)
-                                      : GridOfSlots(layout, two_shot ? of_member : total, members, threads);
+                                      : GridOfSlots(layout.lanes(), two_shot ? of_member : total, members, threads);
   form.in_packets = packet_lanes != 0;
   form.in_switch = reduces_in_switch || (may_use_switch && packet_lanes == 0 && members >= kLeastGatherInSwitch);
   form.of_member = of_member;
@@ -61,7 +61,11 @@ LaunchForm FormOf(const LaneLayout& layout, CollectiveShape shape, bool may_use_
 }
 
 LaunchForm RaggedFormOf(const LaneLayout& layout, size_t bytes, size_t members) {
-  return GridOfSlots(layout, Padded(bytes), members, kOtherThreads);
+  return GridOfSlots(layout.lanes(), Padded(bytes), members, kOtherThreads);
+}
+
+LaunchForm SplitFormOf(const SplitLayout& layout, size_t total) {
+  return GridOfSlots(layout.lanes(), total, /*members=*/2, kMoveThreads);
 }
 
 }  // namespace xla_shmem::gpu

@@ -37,6 +37,9 @@ struct LaunchForm {
 LaunchForm FormOf(const LaneLayout& layout, CollectiveShape shape, bool may_use_switch, size_t total, size_t members,
                   size_t peers);
 
+// Of the halves of a split permute.
+LaunchForm SplitFormOf(const SplitLayout& layout, size_t total);
+
 // Of a ragged all-to-all; `bytes`: of a message if all are equal.
 LaunchForm RaggedFormOf(const LaneLayout& layout, size_t bytes, size_t members);
 

@@ -15,11 +15,13 @@ Status ErrorOf(const std::string& name, const Status& status) {
 
 }  // namespace
 
-Transfers::Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline, GpuPermute permutes)
+Transfers::Transfers(PairRings* rings, Lanes* lanes, SplitPermutes* splits, Watchdog* watchdog, Timeline* timeline,
+                     GpuPermute permutes)
     : rings_(rings),
       device_(&rings->device()),
       watchdog_(watchdog),
       lanes_(lanes),
+      splits_(splits),
       timeline_(timeline),
       permutes_(permutes),
       permute_streams_{{device_->CreateStream(), device_->CreateStream()}, device_->CreateStream()},
@@ -59,15 +61,29 @@ Status Transfers::StartCopies(const TransferKey& key, const PermuteArguments& pe
     timeline_->Follow(Track::kPermutes, permute.follower, timeline_->AllReached({begun}), timeline_->AllReached(ended));
   }
   watchdog_->Watch(std::move(begun), ended, rings_->TakeLateTransfer(permute.name));
-  started_[key] = std::move(ended);
+  started_[key] = {std::move(ended)};
   return ErrorOf(permute.name, device_->TakeError());
 }
 
 Status Transfers::StartPermute(const TransferKey& key, const PermuteArguments& permute, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   XLA_SHMEM_RETURN_IF_ERROR(Check(permute, CheckOverlaps(permute.buffers), stream));
-  const bool by_kernel = IsByKernel(permutes_, permute.buffers);
-  return by_kernel ? StartKernel(key, permute, /*alone=*/false, stream) : StartCopies(key, permute, stream);
+  if (!IsByKernel(permutes_, permute.buffers)) return StartCopies(key, permute, stream);
+  if (!splits_->Fits(permute.buffers)) return StartKernel(key, permute, /*alone=*/false, stream);
+  return StartSplit(key, permute, stream);
+}
+
+Status Transfers::StartSplit(const TransferKey& key, const PermuteArguments& permute, CudaStream stream) {
+  EventRef begun = Time(permute.follower, stream);
+  SplitPermutes::Started split = splits_->Start(permute, stream);
+  started_[key] = {};
+  if (const std::optional<PermuteArguments> rest = splits_->RestOf(split); rest.has_value()) {
+    XLA_SHMEM_RETURN_IF_ERROR(StartKernel(key, *rest, /*alone=*/false, stream));  // which is followed
+    split.permute.follower = nullptr;
+  }
+  started_[key].split = std::move(split);
+  started_[key].begun = std::move(begun);
+  return ErrorOf(permute.name, device_->TakeError());
 }
 
 void Transfers::WatchLanes(LaneUse use) {
@@ -88,26 +104,25 @@ Status Transfers::StartKernel(const TransferKey& key, const Arguments& arguments
   EventRef begun = Time(arguments.follower, stream);
   const CudaStream lanes = alone ? stream : group_stream_;
   if (!alone) device_->Order(lanes, stream);
-  const uint64_t ticket = lanes_->Enqueue(LaneUse::kOverlapping, arguments, lanes);
-  FollowKernel(LaneUse::kOverlapping, arguments.follower, ticket, std::move(begun), lanes);
-  started_[key].clear();
-  if (!alone) started_[key] = {device_->Mark(lanes)};
+  const KernelTicket ticket = lanes_->Enqueue(LaneUse::kOverlapping, arguments, lanes);
+  FollowKernels(Track::kGroups, arguments.follower, std::move(begun), ticket, ticket, lanes);
+  started_[key] = {};
+  if (!alone) started_[key].events = {device_->Mark(lanes)};
   return ErrorOf(arguments.name, device_->TakeError());
 }
 
-void Transfers::FollowKernel(LaneUse use, const std::shared_ptr<Follower>& follower, uint64_t ticket, EventRef begun,
-                             CudaStream stream) {
+void Transfers::FollowKernels(Track track, const std::shared_ptr<Follower>& follower, EventRef begun,
+                              KernelTicket first, KernelTicket last, CudaStream stream) {
   if (follower == nullptr) return;
-  const Track track = use == LaneUse::kInLine ? Track::kInLine : Track::kGroups;
   if (begun != nullptr) {
     timeline_->TimedFollow(track, follower, std::move(begun), {timeline_->Mark(stream)});
     return;
   }
   const auto done_if = [](bool done) { return done ? Device::Progress::kDone : Device::Progress::kRunning; };
   timeline_->Follow(
-      track, follower, [this, use, ticket, done_if] { return done_if(lanes_->HasReached(use, ticket)); },
-      [this, use, ticket] {
-        if (lanes_->HasFinished(use, ticket)) return Device::Progress::kDone;
+      track, follower, [first, done_if] { return done_if(first.IsReached()); },
+      [this, last, done_if] {
+        if (last.IsFinished()) return Device::Progress::kDone;
         return watchdog_->Check().ok() ? Device::Progress::kRunning : Device::Progress::kFailed;
       });
 }
@@ -128,7 +143,7 @@ Status Transfers::CheckInLine(CudaStream stream, bool in_graph) {
   if (in_graph) return {};
   // Once its calls have ended another stream may take its place: after clear_backends JAX has a client with new
   // streams. Whether a graph with calls still runs is not known here.
-  const bool is_idle = lanes_->captured() == 0 && lanes_->HasFinished(LaneUse::kInLine, in_line_ticket_);
+  const bool is_idle = lanes_->captured() == 0 && in_line_ticket_.IsFinished();
   if (in_line_stream_ == nullptr || is_idle) in_line_stream_ = stream;
   if (in_line_stream_ == stream) return {};
   return Status::Error(
@@ -142,9 +157,9 @@ Status Transfers::RunKernel(const Arguments& arguments, CudaStream stream) {
   const bool in_graph = device_->Capturing(stream);
   if (const Status status = CheckInLine(stream, in_graph); !status.ok()) return ErrorOf(arguments.name, status);
   EventRef begun = in_graph ? nullptr : Time(arguments.follower, stream);
-  const uint64_t ticket = lanes_->Enqueue(LaneUse::kInLine, arguments, stream, in_graph);
-  if (ticket != 0) in_line_ticket_ = ticket;
-  if (!in_graph) FollowKernel(LaneUse::kInLine, arguments.follower, ticket, std::move(begun), stream);
+  const KernelTicket ticket = lanes_->Enqueue(LaneUse::kInLine, arguments, stream, in_graph);
+  if (ticket.lanes != nullptr) in_line_ticket_ = ticket;
+  if (!in_graph) FollowKernels(Track::kInLine, arguments.follower, std::move(begun), ticket, ticket, stream);
   return ErrorOf(arguments.name, device_->TakeError());
 }
 
@@ -157,9 +172,15 @@ Status Transfers::Finish(const TransferKey& key, const std::string& name, CudaSt
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = started_.find(key);
   if (found == started_.end()) return Status::Error(name + ": its done ran without its start");
-  const std::vector<EventRef> events = std::move(found->second);
+  Started started = std::move(found->second);
   started_.erase(found);
-  for (const EventRef& event : events) device_->WaitFor(event, stream);
+  for (const EventRef& event : started.events) device_->WaitFor(event, stream);
+  if (started.split.has_value()) {
+    const KernelTicket last = splits_->Finish(*started.split, stream);
+    const KernelTicket sent = started.split->ticket;
+    FollowKernels(Track::kInLine, started.split->permute.follower, std::move(started.begun),
+                  sent.lanes != nullptr ? sent : last, last, stream);
+  }
   const Status failure = watchdog_->Check();
   const Status status = device_->TakeError();
   return failure.ok() ? ErrorOf(name, status) : failure;

@@ -1,9 +1,10 @@
 // Starts, joins and watches the collectives of one PE.
 //
-// Large permutes run on two streams for sends and one for receives; other collectives are kernels on a fourth one.
-// Each runs them in the order of the starts. Start* forks from XLA's stream and Finish joins it again, so compute on
-// XLA's stream overlaps with the transfer. RunPermute and RunGroup are kernels, copies and fills on XLA's stream
-// itself. CUDA graphs may hold these, also in loops and branches.
+// Small permutes are split: Start* sends and Finish receives, on XLA's stream. Large ones run on two streams for sends
+// and one for receives; other collectives are kernels on a fourth one. Each runs them in the order of the starts. There
+// Start* forks from XLA's stream and Finish joins it again, so compute on XLA's stream overlaps with the transfer.
+// RunPermute and RunGroup are kernels, copies and fills on XLA's stream itself. CUDA graphs may hold these, also in
+// loops and branches.
 //
 // Errors name the operation. The watchdog reports errors that show later, such as a peer that never arrives.
 #ifndef XLA_SHMEM_THUNKS_GPU_TRANSFERS_H_
@@ -23,6 +24,7 @@
 #include "xla_patch/thunks/gpu/collectives.h"
 #include "xla_patch/thunks/gpu/lanes.h"
 #include "xla_patch/thunks/gpu/pair_rings.h"
+#include "xla_patch/thunks/gpu/split_permutes.h"
 #include "xla_patch/thunks/gpu/timeline.h"
 #include "xla_patch/types/gpu_permute.h"
 #include "xla_patch/types/status.h"
@@ -41,7 +43,8 @@ struct TransferKey {
 class Transfers {
  public:
   // What these point to must outlive this. `permutes`: the same on all PEs.
-  Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline, GpuPermute permutes);
+  Transfers(PairRings* rings, Lanes* lanes, SplitPermutes* splits, Watchdog* watchdog, Timeline* timeline,
+            GpuPermute permutes);
 
   Status StartPermute(const TransferKey& key, const PermuteArguments& permute, CudaStream stream);
   // All collectives of groups.
@@ -78,23 +81,32 @@ class Transfers {
   Status RunKernel(const Arguments& arguments, CudaStream stream);
   // The lanes of kInLine serve one stream at a time, on which XLA launches its graphs too.
   Status CheckInLine(CudaStream stream, bool in_graph);
-  void FollowKernel(LaneUse use, const std::shared_ptr<Follower>& follower, uint64_t ticket, EventRef begun,
-                    CudaStream stream);
+  Status StartSplit(const TransferKey& key, const PermuteArguments& permute, CudaStream stream);
+  // `begun`: of the times, behind which `first` runs. `last` is what `stream` has last.
+  void FollowKernels(Track track, const std::shared_ptr<Follower>& follower, EventRef begun, KernelTicket first,
+                     KernelTicket last, CudaStream stream);
   void WatchLanes(LaneUse use);
 
   PairRings* const rings_;
   Device* const device_;
   Watchdog* const watchdog_;
   Lanes* const lanes_;
+  SplitPermutes* const splits_;
   Timeline* const timeline_;
   const GpuPermute permutes_;
   const PermuteStreams permute_streams_;
   const CudaStream group_stream_;
   std::mutex mutex_;
   bool lanes_watched_[2] = {false, false};
-  CudaStream in_line_stream_ = nullptr;                   // of the calls in flight, null before the first
-  uint64_t in_line_ticket_ = 0;                           // of the last such call
-  std::map<TransferKey, std::vector<EventRef>> started_;  // what a done waits for
+  CudaStream in_line_stream_ = nullptr;  // of the calls in flight, null before the first
+  KernelTicket in_line_ticket_;          // of the last such call
+  // What a done waits for, and what it then has to run.
+  struct Started {
+    std::vector<EventRef> events;
+    std::optional<SplitPermutes::Started> split = std::nullopt;
+    EventRef begun = nullptr;  // of the times of a split permute that is followed
+  };
+  std::map<TransferKey, Started> started_;
 };
 
 }  // namespace xla_shmem::gpu

@@ -184,6 +184,17 @@ struct CollectiveArguments : ExchangeArguments {
   CollectivePart part[kMaxParts];
 };
 
+// A half of an overlapping permute (split.cuh): the kernel of its start or of its done. The offsets are those in the
+// arena of the PE that has the memory.
+struct SplitArguments : CollectiveArguments {
+  Word number;        // of the message, from its sender to its receiver
+  Word before;        // of the message that its slot had before
+  int blocks_before;  // that carried it, 0 if there was none
+  Word slot;          // at the receiver
+  Word arrived;       // at the receiver, a word for each block: the message that it put into the slot, with its tag
+  Word consumed;      // at the sender, likewise: the number of the message that it took from the slot
+};
+
 // What a ragged all-to-all sends: slice s of what goes to member m is `send_sizes[i]` rows from row `input_offsets[i]`
 // of the input on, i = m * slices + s. They go to row `output_offsets[i]` of that member's output. `receive_sizes[i]`
 // rows come from member m in the same way. Rows of the output that nobody sends are those of the operand.

@@ -49,20 +49,26 @@ XLA_SHMEM_CALLED void StopAtOther(Word* progress, Word operation, int pe, Word t
 // unless it says otherwise.
 class LaneBase {
  public:
-  // The host reads the words of progress but no data by them, so their stores need no fence.
   __device__ void Begin() {
-    const LaneSet& lanes = arguments_.lanes;
-    if (blockIdx.x == 0 && threadIdx.x == 0) {
-      const Word ticket = lanes.ticket != 0 ? lanes.ticket : NumberOfWord(lanes.launches[16]);
-      StorePairRelaxed(lanes.progress + kBegun, *lanes.launches + 1, TaggedWord(ticket, arguments_.operation));
-    }
+    BeginKernel();
     ForPeers([&](int member) { messages_[member] = *Sent(sent_, member); });
     __syncthreads();
   }
 
   __device__ void End() {
-    const LaneSet& lanes = arguments_.lanes;
     ForPeers([&](int member) { *Sent(sent_, member) = messages_[member]; });
+    EndKernel();
+  }
+
+  // Tell the host. It reads no data by the words of progress, so their stores need no fence.
+  __device__ void BeginKernel() const {
+    const LaneSet& lanes = arguments_.lanes;
+    if (blockIdx.x != 0 || threadIdx.x != 0) return;
+    const Word ticket = lanes.ticket != 0 ? lanes.ticket : NumberOfWord(lanes.launches[16]);
+    StorePairRelaxed(lanes.progress + kBegun, *lanes.launches + 1, TaggedWord(ticket, arguments_.operation));
+  }
+  __device__ void EndKernel() const {
+    const LaneSet& lanes = arguments_.lanes;
     __syncthreads();
     if (threadIdx.x != 0) return;
     Word* const ended_blocks = lanes.launches + 8;

@@ -10,6 +10,7 @@
 #include "xla_patch/nvshmem/gpu/kernels/platform.cuh"
 #include "xla_patch/nvshmem/gpu/kernels/ragged_all_to_all.cuh"
 #include "xla_patch/nvshmem/gpu/kernels/reduction.cuh"
+#include "xla_patch/nvshmem/gpu/kernels/split.cuh"
 
 namespace xla_shmem::gpu {
 
@@ -136,6 +137,13 @@ extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) switch_gather(cons
 extern "C" __global__ void __launch_bounds__(kOtherThreads, 4) ragged_all_to_all(const RaggedArguments arguments) {
   __shared__ RaggedLane::State state;
   RaggedLane(arguments, &state).Run();
+}
+
+extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) send_message(const SplitArguments arguments) {
+  SendMessage(arguments);
+}
+extern "C" __global__ void __launch_bounds__(kMoveThreads, 2) receive_message(const SplitArguments arguments) {
+  ReceiveMessage(arguments);
 }
 
 // Ends every stream of the context with an error, because a stuck wait cannot end itself.
