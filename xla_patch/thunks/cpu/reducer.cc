@@ -6,9 +6,16 @@
 #include "xla_patch/types/invariant.h"
 
 namespace xla_shmem {
+namespace {
+
+// Pieces that Advance reduces before other messages have their turn, each of at most a view.
+constexpr int kPiecesAtOnce = 16;
+
+}  // namespace
+
 bool Reducer::Advance(const PeContext& context, size_t limit, bool in_place) {
   bool made_progress = false;
-  while (!done()) {
+  for (int piece = 0; piece < kPiecesAtOnce && !done(); ++piece) {
     // Looks at all contributions, even if an earlier one has not arrived or `limit` forbids the reduction: their
     // senders may need the answer that they have been read before they can proceed (docs/protocol.md, "All-reduce").
     size_t end = limit;

@@ -36,8 +36,8 @@ class Reducer {
   size_t reduced() const { return reduced_; }
   bool done() const { return reduced_ == result_.total(); }
 
-  // Reduces the positions below `limit` that have arrived. True if it made progress. `in_place`: it may read the
-  // buffers of other members, and holds them until it has reduced them.
+  // Reduces positions below `limit` that have arrived, at most some pieces. True if it made progress. `in_place`: it
+  // may read the buffers of other members, and holds them until it has reduced them.
   bool Advance(const PeContext& context, size_t limit, bool in_place);
 
  private:
