@@ -54,7 +54,7 @@ class Estimate:
     """One collective.
 
     Attributes:
-      form: "packets", "slots", "two-shot", or "switch".
+      form: "packets", "slots", "two-shot", "switch", or "shared" for slots that all senders to a GPU share.
       blocks, threads: of the launch.
       turns: chunks that a block moves one after another.
       in_flight: bytes that a GPU may have on their way to all peers: two chunks of each block.
@@ -112,6 +112,8 @@ def estimate(op: str, size: int, members: int, gpu: Gpu, multimem: bool = False)
     tail_us = exchange_us + take_us + serial_us
     exchanges = 2 if form["two_shot"] else 1
     us = LAUNCH_US + COUNTS_US + exchanges * ((turns - 1) * turn_us + sending_us + tail_us)
+    if form["shares_slots"]:
+        us += EXCHANGE_US  # of the message without data
     if form["in_switch"]:
         us = _in_switch_us(op, chunk, turns, members, form["threads"], gpu.link_gb_per_s / form["blocks"], serial_us)
     result = size // members if op == "reduce-scatter" else size
@@ -134,6 +136,8 @@ def estimate(op: str, size: int, members: int, gpu: Gpu, multimem: bool = False)
 def _name(form: _core.KernelForm) -> str:
     if form["in_switch"]:
         return "switch"
+    if form["shares_slots"]:
+        return "shared"
     return "packets" if form["in_packets"] else "two-shot" if form["two_shot"] else "slots"
 
 

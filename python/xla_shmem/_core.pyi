@@ -214,6 +214,7 @@ class KernelForm(TypedDict):
       two_shot: an all-reduce in two exchanges.
       blocks, threads: of the grid, and of a block.
       bytes_of_block: of a message, or with two shots of what a member reduces.
+      shares_slots: the chunks go through slots that all senders to a GPU share.
       chunk_bytes: of a slot, or of what a member has in a place of the staging memory.
       memory_bytes: of all lanes, on each GPU.
     """
@@ -224,6 +225,7 @@ class KernelForm(TypedDict):
     blocks: int
     threads: int
     bytes_of_block: int
+    shares_slots: bool
     chunk_bytes: int
     memory_bytes: int
 

@@ -35,7 +35,7 @@ def test_fences_are_those_of_the_compiler(compiler: Compiler) -> None:
 
 def test_large_messages_fill_the_link_while_a_signal_travels() -> None:
     for members, gpu in DOMAINS:
-        for op in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all"):
+        for op in OPS:
             row = estimate(op, 1 << 28, members, gpu)
             assert row.blocks == 32
             assert row.in_flight > gpu.link_gb_per_s * 1e3 * EXCHANGE_US
@@ -48,7 +48,7 @@ def test_latency_does_not_grow_with_the_members_of_an_nvl72_domain(op: str) -> N
     assert many.us < 3 * few.us
 
 
-@pytest.mark.parametrize(("members", "most_mib"), [(8, 72), (72, 152)])
+@pytest.mark.parametrize(("members", "most_mib"), [(8, 84), (72, 162)])
 def test_memory_does_not_grow_as_the_members_do(members: int, most_mib: int) -> None:
     assert _core.kernel_form("all-gather", 1 << 20, members)["memory_bytes"] <= most_mib << 20
 

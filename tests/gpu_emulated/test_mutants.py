@@ -226,9 +226,6 @@ MUTANTS = {
         "      for (unsigned looks = 1; LoadRelaxed(word) < message_.before; ++looks) Heed(looks, target);\n",
         "",
     ),
-    "a start waits for the first block that reads its slot": Mutant(
-        "nvshmem/gpu/kernels/split.cuh", "block < message_.blocks_before;", "block < (message_.blocks_before != 0);"
-    ),
     "a start waits for blocks that the message before did not have": Mutant(
         "thunks/gpu/split_permutes.cc",
         "static_cast<int>(std::exchange(to_[peer].Of(message).blocks, form.blocks));",
@@ -241,11 +238,6 @@ MUTANTS = {
         "nvshmem/gpu/kernels/split.cuh",
         "  __device__ static void Store(Word* word, Word value) {\n    __syncthreads();\n",
         "  __device__ static void Store(Word* word, Word value) {\n",
-    ),
-    "a done gives a slot back before it has read it": Mutant(
-        "nvshmem/gpu/kernels/split.cuh",
-        "    lane.AwaitArrived(source);\n",
-        "    lane.AwaitArrived(source);\n    lane.Release(source);\n",
     ),
     "a message has a slot though the done of the one before may come later": Mutant(
         "thunks/gpu/split_permutes.cc", "  if (slot.in_use) return std::nullopt;\n", ""

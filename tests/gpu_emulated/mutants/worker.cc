@@ -132,23 +132,29 @@ class Run {
     Compare(started);
   }
 
-  // Small messages to a PE that is late. The sender waits for nobody, so it comes to use a slot again. The first ones
-  // are open together, and more than have slots; others are open one at a time, and some have several blocks.
+  // Small messages to a PE that is late. The sender waits for nobody, so it comes to use a slot again.
   void OneWay() {
-    std::vector<Transfer> started;
     if (me == 1) usleep(50000);
-    constexpr int kTogether = 12, kAlone = 12;
-    const auto finish = [&](const Transfer& transfer) {
-      Check(transfers_.Finish({static_cast<uint64_t>(transfer.round), 1}, "op", stream_));
-      ReadResult(transfer);
-    };
-    for (int i = 0; i < kTogether + kAlone; ++i) {
-      const int round = 200 + i;
-      started.push_back(Make(i < kTogether || random_() % 2 == 0 ? 100 : 2200, round, Kind::kChain));
-      WriteOperand(started.back());
-      Check(transfers_.StartPermute({static_cast<uint64_t>(round), 1}, Permute(started.back()), stream_));
-      if (i + 1 == kTogether) std::for_each(started.begin(), started.end(), finish);
-      if (i >= kTogether) finish(started.back());
+    std::vector<Transfer> started;
+    for (int i = 0; i < 12; ++i) started.push_back(StartSmall(200 + i, Kind::kChain));
+    for (const Transfer& transfer : started) FinishSmall(transfer);
+    for (int i = 12; i < 40; ++i) {
+      started.push_back(StartSmall(200 + i, Kind::kChain));
+      FinishSmall(started.back());
+    }
+    Compare(started);
+  }
+
+  // Small messages to each other: more of them open than have slots, the last one first to end; then one at a time, of
+  // which one PE is late.
+  void BothWays() {
+    std::vector<Transfer> started;
+    for (int i = 0; i < 7; ++i) started.push_back(StartSmall(300 + i, Kind::kRing));
+    std::for_each(started.rbegin(), started.rend(), [this](const Transfer& transfer) { FinishSmall(transfer); });
+    for (int i = 7; i < 40; ++i) {
+      if (i % kPes == me) Check(cuStreamSynchronize(stream_), "cuStreamSynchronize");
+      started.push_back(StartSmall(300 + i, Kind::kRing));
+      FinishSmall(started.back());
     }
     Compare(started);
   }
@@ -265,6 +271,18 @@ class Run {
       arguments.buffers.bytes[0] /= kPes;
     }
     return arguments;
+  }
+
+  // A permute of one block or of several, and its end.
+  Transfer StartSmall(int round, Kind kind) {
+    Transfer transfer = Make(random_() % 2 == 0 ? 100 : 2200, round, kind);
+    WriteOperand(transfer);
+    Check(transfers_.StartPermute({static_cast<uint64_t>(round), 1}, Permute(transfer), stream_));
+    return transfer;
+  }
+  void FinishSmall(const Transfer& transfer) {
+    Check(transfers_.Finish({static_cast<uint64_t>(transfer.round), 1}, "op", stream_));
+    ReadResult(transfer);
   }
 
   void Join(const std::vector<Transfer>& started, std::vector<int>* unfinished) {
@@ -391,6 +409,7 @@ int main(int, char** arguments) {
   const xla_shmem::gpu::ScopedContext context(TheGpu().device());
   Run run(static_cast<unsigned>(atoi(arguments[3])));
   run.OneWay();
+  run.BothWays();
   run.ManyInFlight();
   run.Graph();
   // No PE may go while the other still puts to it.

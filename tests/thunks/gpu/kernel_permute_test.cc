@@ -2,12 +2,16 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "tests/thunks/gpu/gpu_job.h"
+#include "tests/thunks/gpu/one_operation.h"
 #include "tests/thunks/gpu/permute_case.h"
 #include "xla_patch/thunks/gpu/collective_permute.h"
+#include "xla_patch/thunks/gpu/launch_form.h"
 
 namespace xla_shmem::testing {
 namespace {
@@ -89,6 +93,82 @@ TEST_CASE("The kernel carries permutes up to the bytes of a gap, unless it is to
   CHECK_FALSE(is_by_kernel(GpuPermute::kAuto, {gpu::kBytesOfGap - 10, 11}));
   CHECK(is_by_kernel(GpuPermute::kKernel, {size_t{1} << 40}));
   CHECK_FALSE(is_by_kernel(GpuPermute::kCopies, {1}));
+}
+
+TEST_CASE("Large permutes whose sources change go through slots that all senders share, one kernel behind the other") {
+  constexpr int kPes = 5, kPermutes = 12;
+  for (const bool in_line : {true, false}) {
+    for (unsigned seed = 1; seed <= 6; ++seed) {
+      CAPTURE(in_line);
+      CAPTURE(seed);
+      std::minstd_rand random(seed);
+      GpuJobOptions options;
+      options.n_pes = kPes;
+      options.permute = GpuPermute::kKernel;
+      GpuJob job(options);
+      const gpu::LaneLayout& layout = job.pe(0).lanes->layout();
+      REQUIRE(layout.shared_slot_bytes() > layout.slot_bytes());
+      std::vector<std::vector<std::vector<int32_t>>> operands(kPes), results(kPes);
+      std::vector<std::vector<int>> targets(kPermutes, std::vector<int>(kPes));
+      size_t shared = 0;
+      for (int permute = 0; permute < kPermutes; ++permute) {
+        const size_t elements = 1 + random() % 60000;
+        std::iota(targets[permute].begin(), targets[permute].end(), 0);
+        std::shuffle(targets[permute].begin(), targets[permute].end(), random);
+        for (int& target : targets[permute]) target = random() % 5 == 0 ? -1 : target;
+        for (int pe = 0; pe < kPes; ++pe) {
+          operands[pe].push_back(Pattern(elements, pe, permute));
+          results[pe].emplace_back(elements, -3);
+        }
+        shared += gpu::FormOf(layout, gpu::kMove, false, gpu::Padded(4 * elements), 3, 1).shares_slots;
+      }
+      CHECK(shared > kPermutes / 2);
+      std::vector<std::thread> hosts;
+      for (int pe = 0; pe < kPes; ++pe) {
+        hosts.emplace_back([&, pe] {
+          for (int permute = 0; permute < kPermutes; ++permute) {
+            const std::vector<int>& target_of = targets[permute];
+            const auto source = std::find(target_of.begin(), target_of.end(), pe);
+            Run(job.pe(pe), in_line ? Form::kInLine : Form::kOverlapping,
+                PermuteArguments{kName,
+                                 kTag + static_cast<uint32_t>(permute),
+                                 source == target_of.end() ? -1 : static_cast<int>(source - target_of.begin()),
+                                 target_of[pe],
+                                 {{reinterpret_cast<char*>(operands[pe][permute].data())},
+                                  {reinterpret_cast<char*>(results[pe][permute].data())},
+                                  {4 * operands[pe][permute].size()}}});
+          }
+        });
+      }
+      for (std::thread& host : hosts) host.join();
+      REQUIRE(job.Synchronize());
+      for (int permute = 0; permute < kPermutes; ++permute) {
+        for (int pe = 0; pe < kPes; ++pe) {
+          const auto source = std::find(targets[permute].begin(), targets[permute].end(), pe);
+          const std::vector<int32_t> expected = source == targets[permute].end()
+                                                    ? std::vector<int32_t>(results[pe][permute].size(), 0)
+                                                    : operands[source - targets[permute].begin()][permute];
+          CHECK(results[pe][permute] == expected);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Slots are shared only where they are larger than those of a pair, and a message has many chunks") {
+  const auto shares = [](int n_pes, size_t bytes, gpu::CollectiveShape shape, size_t peers) {
+    const Result<gpu::LaneLayout> layout = gpu::LaneLayout::Create(n_pes, gpu::LaneLayout::RecommendedBytes(n_pes));
+    return gpu::FormOf(*layout, shape, false, bytes, peers + 1, peers).shares_slots;
+  };
+  constexpr size_t kLarge = size_t{64} << 20;
+  for (const int n_pes : {2, 5}) CHECK_FALSE(shares(n_pes, kLarge, gpu::kMove, 1));  // 64 KiB each
+  for (const int n_pes : {8, 72}) {
+    CHECK(shares(n_pes, kLarge, gpu::kMove, 1));
+    CHECK_FALSE(shares(n_pes, kLarge, gpu::kMove, 2));
+    CHECK_FALSE(shares(n_pes, kLarge, gpu::kReduce, 1));
+  }
+  CHECK_FALSE(shares(72, 32 * 4 * (8 << 10), gpu::kMove, 1));
+  CHECK(shares(72, 32 * 4 * (8 << 10) + 32 * 16, gpu::kMove, 1));
 }
 
 // PE 1 of three in a ring never comes.

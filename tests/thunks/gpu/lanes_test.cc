@@ -207,8 +207,8 @@ TEST_CASE("A collective is one command in line and five in a pair, whatever the 
 }
 
 TEST_CASE("The memory of the lanes follows from the number of PEs") {
-  CHECK(gpu::LaneLayout::RecommendedBytes(8) <= size_t{72} << 20);
-  CHECK(gpu::LaneLayout::RecommendedBytes(72) <= size_t{152} << 20);
+  CHECK(gpu::LaneLayout::RecommendedBytes(8) <= size_t{84} << 20);
+  CHECK(gpu::LaneLayout::RecommendedBytes(72) <= size_t{162} << 20);
   for (const int n_pes : {1, 2, 8, 72}) {
     const size_t recommended = gpu::LaneLayout::RecommendedBytes(n_pes);
     const Result<gpu::LaneLayout> whole = gpu::LaneLayout::Create(n_pes, recommended);

@@ -138,7 +138,8 @@ nb::dict KernelForm(const std::string& name, size_t bytes, int members, bool mul
   dict["blocks"] = form.blocks;
   dict["threads"] = form.threads;
   dict["bytes_of_block"] = form.of_lane;
-  dict["chunk_bytes"] = form.in_switch ? layout.staged_bytes() : layout.slot_bytes();
+  dict["shares_slots"] = form.shares_slots;
+  dict["chunk_bytes"] = form.ChunkBytes(layout);
   dict["memory_bytes"] = layout.bytes();
   return dict;
 }

@@ -43,11 +43,18 @@ size_t LaneLayout::row_bytes() const {
 }
 
 size_t LaneLayout::set_bytes() const {
-  const size_t bytes = kStateBytes + (kLaneSlots + 2) * row_bytes() + slots_bytes() + staging_bytes() + packets_bytes();
+  const size_t bytes = kStateBytes + (kLaneSlots + 2) * row_bytes() + slots_bytes() + shared_slots_bytes() +
+                       staging_bytes() + packets_bytes();
   return (bytes + kSlotUnit - 1) / kSlotUnit * kSlotUnit;
 }
 
 size_t LaneLayout::slots_bytes() const { return PeersOf(n_pes_) * kLaneSlots * lanes_ * slot_bytes_; }
+
+// At most half of the memory of the others.
+size_t LaneLayout::shared_slot_bytes() const {
+  const size_t bytes = std::min(kMaxLaneSlotBytes, PeersOf(n_pes_) * slot_bytes_ / 2 / kSlotUnit * kSlotUnit);
+  return bytes > slot_bytes_ ? bytes : 0;
+}
 
 size_t LaneLayout::packet_slot_bytes() const {
   return packet_share_ == 0 ? 0 : kPacketHeadBytes + kPacketExpansion * packet_share_;
@@ -138,7 +145,7 @@ size_t SplitLayout::RecommendedBytes(int n_pes) { return SplitLayout(n_pes, Lane
 size_t SplitLayout::Words(int row, uint64_t message) const {
   constexpr size_t kLine = 128;
   const size_t row_bytes = (lanes_ * sizeof(uint64_t) + kLine - 1) / kLine * kLine;
-  return kStreams * kStateBytes + (row * num_slots_ + message % num_slots_) * row_bytes;
+  return kStreams * kStateBytes + (size_t{num_slots_} * row + message % num_slots_) * row_bytes;
 }
 
 size_t SplitLayout::Slot(int me, int sender, uint64_t message) const {

@@ -42,6 +42,8 @@ class LaneLayout {
   int lanes() const { return lanes_; }
   bool has_staging() const { return multimem_; }
   size_t slot_bytes() const { return slot_bytes_; }
+  // Of the slots that all senders share, for messages to one PE; 0 if those of a pair are as large.
+  size_t shared_slot_bytes() const;
   // Of a member's part of a place of the staging memory, which is as large as a slot for each PE.
   size_t staged_bytes() const { return slot_bytes_ / kLaneSlots; }
   // Of a message, at most, that goes in packets through one lane. 0: none does.
@@ -56,7 +58,8 @@ class LaneLayout {
   size_t Sent(LaneUse use) const { return Arrived(use) + kLaneSlots * row_bytes(); }
   size_t PacketsSent(LaneUse use) const { return Sent(use) + row_bytes(); }
   size_t Slots(LaneUse use) const { return PacketsSent(use) + row_bytes(); }
-  size_t Staging(LaneUse use) const { return Slots(use) + slots_bytes(); }
+  size_t SharedSlots(LaneUse use) const { return Slots(use) + slots_bytes(); }
+  size_t Staging(LaneUse use) const { return SharedSlots(use) + shared_slots_bytes(); }
   size_t Packets(LaneUse use) const { return Staging(use) + staging_bytes(); }
 
  private:
@@ -65,9 +68,10 @@ class LaneLayout {
   LaneLayout(int n_pes, bool multimem, int lanes);
   // Of one word for each lane and PE.
   size_t row_bytes() const;
-  size_t slots_bytes() const;    // of all lanes
-  size_t packets_bytes() const;  // likewise
-  size_t staging_bytes() const;  // likewise
+  size_t slots_bytes() const;  // of all lanes, as the following
+  size_t shared_slots_bytes() const { return shared_slot_bytes() * kLaneSlots * lanes_; }
+  size_t packets_bytes() const;
+  size_t staging_bytes() const;
   // The largest share that takes a part of `bytes` only.
   void SetPackets(size_t limit, size_t bytes);
   size_t set_bytes() const;

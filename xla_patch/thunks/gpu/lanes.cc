@@ -91,7 +91,7 @@ CollectiveArguments Lanes::Common(LaneUse use, const GroupArguments& group) {
   return arguments;
 }
 
-void Lanes::Launch(CollectiveArguments* arguments, bool may_use_switch, size_t peers, CudaStream stream) {
+void Lanes::Launch(LaneUse use, CollectiveArguments* arguments, bool may_use_switch, size_t peers, CudaStream stream) {
   arguments->total = 0;
   if (arguments->part_of_member) {
     arguments->total = Padded(arguments->part[0].bytes);  // all arrays have this size
@@ -105,7 +105,10 @@ void Lanes::Launch(CollectiveArguments* arguments, bool may_use_switch, size_t p
   arguments->of_member = form.of_member;
   arguments->of_lane = form.of_lane;
   arguments->multicast = form.in_switch ? multicast_ : nullptr;
-  arguments->lanes.slot_bytes = form.in_switch ? layout_.staged_bytes() : layout_.slot_bytes();
+  LaneSet& lanes = arguments->lanes;
+  lanes.shares_slots = form.shares_slots;
+  lanes.slots = form.shares_slots ? layout_.SharedSlots(use) : layout_.Slots(use);
+  lanes.slot_bytes = form.ChunkBytes(layout_);
   device_->LaunchCollective(*arguments, form.blocks, form.threads, stream);
 }
 
@@ -199,7 +202,7 @@ KernelTicket Lanes::EnqueueParts(LaneUse use, const Buffers& buffers, const Grou
       arguments.shape = group->op == CollectiveOp::kAllReduce && !one_shot ? kTwoShot : kReduce;
     }
     arguments.lanes.ends = i >= with_bytes;
-    Launch(&arguments, may_use_switch, peers, stream);
+    Launch(use, &arguments, may_use_switch, peers, stream);
     if (arguments.lanes.ends) break;
   }
   return ticket;

@@ -63,7 +63,7 @@ class Lanes {
   KernelTicket EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArguments* group,
                             CollectiveArguments arguments, CudaStream stream, bool in_graph);
   // `peers`: to which a member sends the message, at most.
-  void Launch(CollectiveArguments* arguments, bool may_use_switch, size_t peers, CudaStream stream);
+  void Launch(LaneUse use, CollectiveArguments* arguments, bool may_use_switch, size_t peers, CudaStream stream);
   // The operand's rows are in the result.
   KernelTicket EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph);
 

@@ -57,6 +57,10 @@ LaunchForm FormOf(const LaneLayout& layout, CollectiveShape shape, bool may_use_
   form.in_packets = packet_lanes != 0;
   form.in_switch = reduces_in_switch || (may_use_switch && packet_lanes == 0 && members >= kLeastGatherInSwitch);
   form.of_member = of_member;
+  // The message without data takes as long as several chunks.
+  constexpr size_t kLeastChunks = 4;
+  form.shares_slots = shape == kMove && peers == 1 && layout.shared_slot_bytes() != 0 && !form.in_switch &&
+                      form.of_lane > kLeastChunks * layout.slot_bytes();
   return form;
 }
 

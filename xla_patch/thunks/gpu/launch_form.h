@@ -26,10 +26,16 @@ inline constexpr size_t kLeastGatherInSwitch = 4;
 struct LaunchForm {
   bool in_packets;
   bool in_switch;
+  bool shares_slots;
   size_t of_member;  // bytes that each member reduces, 0 without two shots
   size_t of_lane;    // bytes of a message that a block carries
   unsigned blocks;
   unsigned threads;  // of a block
+
+  // What a lane sends to a member at once, but for packets.
+  size_t ChunkBytes(const LaneLayout& layout) const {
+    return in_switch ? layout.staged_bytes() : shares_slots ? layout.shared_slot_bytes() : layout.slot_bytes();
+  }
 };
 
 // Of messages of `total` bytes, a multiple of 16. `may_use_switch`: it can do the reduction, or the message goes to all

@@ -81,10 +81,11 @@ struct LaneSet {
   Word arrived;     // the word of the last message in each slot: kLaneSlots for each lane and sender
   Word sent;        // the word of the last message to each PE: one for each lane and PE, of this PE alone. The PE's own
                     // counts what was in the staging memory
-  Word slots;       // kLaneSlots for each lane and sender
+  Word slots;       // kLaneSlots for each lane and sender, or with `shares_slots` for each lane
   Word staging;     // kLaneSlots places for each lane, for the NVLink switch (multimem.cuh); 0 if there are none
   Word slot_bytes;  // of a chunk: of a slot, or of a member's part of a place
-  Word packets;     // kPacketSlots for each lane and sender, for messages in packets
+  bool shares_slots;       // with one sender to each PE; the slots belong to the PE's kernel that runs
+  Word packets;            // kPacketSlots for each lane and sender, for messages in packets
   Word packets_sent;       // as `sent`, for messages in packets
   Word packet_slot_bytes;  // 0: there are none
   // In device memory. launches[0]: kernels that have ended; [8]: ended blocks of the kernel that runs; [16]: what

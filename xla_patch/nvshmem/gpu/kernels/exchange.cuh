@@ -10,6 +10,10 @@
 // but the first one of a kernel, and each of a reduction with two exchanges a chunk (kernels.cu), waits for message
 // m - 1, because the other PE may have posted m - 2 with three full slots. So messages m - 1 and m are on their way
 // while a lane copies, in both directions.
+//
+// Slots of a pair are small where there are many PEs. A large message to each PE from one other goes through larger
+// ones that all senders share, each in its turn: a kernel first posts a message without data, which says that the
+// kernels before this one have taken what was in them.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_KERNELS_EXCHANGE_CUH_
 #define XLA_SHMEM_NVSHMEM_GPU_KERNELS_EXCHANGE_CUH_
 
@@ -240,7 +244,10 @@ class Lane : public LaneBase {
     return message == 0 ? messages_[member] : TaggedWord(arguments_.tag, messages_[member] + message);
   }
   __device__ char* Slot(char* arena, int owner, int sender, Word message) const {
-    return arena + arguments_.lanes.slots + SlotIndex<kLaneSlots>(owner, sender, message) * arguments_.lanes.slot_bytes;
+    const LaneSet& lanes = arguments_.lanes;
+    const Word shared = Word{blockIdx.x} * kLaneSlots + message % kLaneSlots;
+    const Word slot = lanes.shares_slots ? shared : SlotIndex<kLaneSlots>(owner, sender, message);
+    return arena + lanes.slots + slot * lanes.slot_bytes;
   }
 
   unsigned posted_ = 0;
@@ -305,12 +312,13 @@ __device__ inline void RunMove(const CollectiveArguments& arguments, Lane& lane,
   const Word step = arguments.lanes.slot_bytes;
   if (BeginOfLane(arguments) >= EndOfLane(arguments)) return;
   XLA_SHMEM_NO_UNROLL
-  for (Word at = BeginOfLane(arguments);; at += step) {
+  for (Word at = BeginOfLane(arguments);;) {
     const bool sends = at < EndOfLane(arguments);
     const unsigned before = lane.posted();
+    const unsigned shares = arguments.lanes.shares_slots;
     if (sends) {
-      lane.AwaitPeers(/*all=*/true, before > 1 ? before - 1 : 0);
-      send([&](int member) { return ChunkAt(arguments, at, member); });
+      lane.AwaitPeers(/*all=*/true, before > 1 ? before - 1 : before * shares);
+      if (before >= shares) send([&](int member) { return ChunkAt(arguments, at, member); });
       lane.Post();
     }
     if (at != BeginOfLane(arguments)) {
@@ -320,6 +328,7 @@ __device__ inline void RunMove(const CollectiveArguments& arguments, Lane& lane,
       SetOwn(arguments, range_of);
     }
     if (!sends) return;
+    if (before >= shares) at += step;
   }
 }
 
