@@ -87,7 +87,9 @@ MUTANTS = {
         "nvshmem/gpu/kernels/exchange.cuh", "      if (all || Receives(member)) Await(member, message);\n", ""
     ),
     "a lane sends before the slot is empty": Mutant(
-        "nvshmem/gpu/kernels/exchange.cuh", "      lane.AwaitPeers(/*all=*/true, before > 1 ? before - 1 : 0);\n", ""
+        "nvshmem/gpu/kernels/exchange.cuh",
+        "      lane.AwaitPeers(/*all=*/true, before > 1 ? before - 1 : before * shares);\n",
+        "",
     ),
     "a lane takes the chunk that it has not awaited": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh",

@@ -53,6 +53,8 @@ LANES_MOVE = Bounds("gpu/lanes.pml", ("STEP=0", "OPERATIONS=2", "CHUNKS=4"))
 LANES_BROADCAST = Bounds("gpu/lanes.pml", ("FIRST=1", "STEP=0", "OPERATIONS=2", "CHUNKS=4"))
 LANES_OF_ONE_CHUNK = Bounds("gpu/lanes.pml", ("FIRST=1", "STEP=0", "OPERATIONS=8", "CHUNKS=1"))
 LANES_TWO_SHOT = Bounds("gpu/lanes.pml", ("FIRST=2", "STEP=0", "OPERATIONS=2", "CHUNKS=4"))
+LANES_SHARED = Bounds("gpu/lanes.pml", ("SHARES=1", "AHEAD=3", "OPERATIONS=2"))
+LANES_SHARED_AND_NOT = Bounds("gpu/lanes.pml", ("SHARES=2", "FIRST=1", "OPERATIONS=5"))
 SWITCH = Bounds("gpu/multimem.pml")
 SWITCH_BROADCAST = Bounds("gpu/multimem.pml", ("FIRST=3", "STEP=3", "CHUNKS=3"))
 SWITCH_REDUCE = Bounds("gpu/multimem.pml", ("STEP=0", "OPERATIONS=2", "CHUNKS=6"))
@@ -332,6 +334,34 @@ MISTAKES = {
         "  :: order[me] -> goto trapped\n",
         "",
         STUCK,
+    ),
+    "shared slots are filled without a message that says that they are empty": Mistake(
+        LANES_SHARED, "#define WITHOUT_DATA (FORM(operation) == SHARED -> 1 : 0)", "#define WITHOUT_DATA 0"
+    ),
+    "the first chunk in shared slots waits for nothing": Mistake(
+        LANES_SHARED,
+        "     AwaitPeers(true, awaited);\n",
+        "     if :: arrived_last != WITHOUT_DATA -> AwaitPeers(true, awaited) :: else -> skip fi;\n",
+    ),
+    "the first chunk in shared slots waits for the kernel before": Mistake(
+        LANES_SHARED, "arrived_last * WITHOUT_DATA)", "0)"
+    ),
+    "the first chunk in shared slots does not wait for its receiver": Mistake(
+        LANES_SHARED,
+        "     AwaitPeers(true, awaited);\n",
+        "     AwaitPeers((arrived_last != WITHOUT_DATA), awaited);\n",
+    ),
+    "a message without data waits for nothing": Mistake(
+        Bounds("gpu/lanes.pml", ("SHARES=1", "OPERATIONS=2", "CHUNKS=3")),
+        "     AwaitPeers(true, awaited);\n",
+        "     if :: arrived_last >= WITHOUT_DATA -> AwaitPeers(true, awaited) :: else -> skip fi;\n",
+        STUCK,
+    ),
+    "a lane takes a message without data": Mistake(
+        LANES_SHARED, "  :: turn > WITHOUT_DATA ->\n", "  :: turn != 0 ->\n"
+    ),
+    "shared slots lie among those of pairs": Mistake(
+        LANES_SHARED_AND_NOT, "(is_shared -> at : from)", "(is_shared -> 0 : from)"
     ),
     # Packets.
     "a packet is torn": Mistake(

@@ -2,6 +2,8 @@
  *
  * Each PE runs OPERATIONS operations; FORM says what each is. A PE has one lane, and a message is one store into a
  * slot, which becomes visible later unless a release waits for it. With MAY_FAIL PE VICTIM may die at any point.
+ *
+ * A pair has slots of its own, and a PE has others that all who send to it share, each in its turn.
  */
 #ifndef FIRST
 #define FIRST 0
@@ -9,11 +11,25 @@
 #ifndef STEP
 #define STEP 1
 #endif
-#define FORM(operation) ((FIRST + STEP * (operation)) % 4)
+#ifndef SHARES
+#define SHARES 99 /* each SHARES-th operation is SHARED; FIRST and STEP say what the others are */
+#endif
+#define IS_SHARED(operation) (((operation) + 1) % SHARES == 0)
+#define FORM(operation) (IS_SHARED(operation) -> SHARED : (FIRST + STEP * (operation)) % 4)
 #define ALL_TO_ALL 0
 #define BROADCAST 1 /* PE 0 sends */
 #define TWO_SHOT 2  /* PE 2 is not in the group */
 #define PERMUTE 3   /* PE 0 to PE 1 to PE 2: one only sends, one only receives */
+#define SHARED 4    /* through shared slots; WAY says from whom to whom */
+#ifndef FIRST_WAY
+#define FIRST_WAY 0
+#endif
+#define WAY ((FIRST_WAY + operation / SHARES) % 5)
+#define THERE 0 /* PE 0 to PE 1 to PE 2 */
+#define BACK 1  /* PE 2 to PE 1 to PE 0 */
+#define BACK_AGAIN 2
+#define PAIR_0_1 3 /* they send to each other, and PE 2 is not in the group */
+#define PAIR_1_2 4 /* likewise without PE 0 */
 #ifndef OPERATIONS
 #define OPERATIONS 3
 #endif
@@ -23,6 +39,9 @@
 #ifndef MAY_FAIL
 #define MAY_FAIL 0
 #endif
+#ifndef AHEAD
+#define AHEAD 0 /* PEs 0 and 1 have exchanged up to so many messages before, so that numbers of pairs differ */
+#endif
 #define VICTIM 1
 #define PES 3
 #define SLOTS 4
@@ -31,24 +50,37 @@
 
 byte arrived[36]; /* by pair and message mod SLOTS: the message */
 byte sent[9];     /* by pair */
-byte slot[36]; /* by pair and message mod SLOTS; 0: consumed */
+byte slot[36]; /* by pair and message mod SLOTS; 0: consumed. The shared ones are those of a PE and itself */
 byte flying[9];
 bool dead[PES];
 bool order[PES]; /* the watchdog tells the kernels of the PE to end */
 byte running = PES;
 
-#define SLOT(at, from, message) slot[PAIR(at, from) * SLOTS + (message) % SLOTS]
+/* What flies: the number of a message, and whether its slot is shared. */
+#define FLIGHT(is_shared, message) ((message) + (is_shared -> 64 : 0))
+#define TO_SHARED(flight) ((flight) >= 64)
+#define MESSAGE(flight) ((flight) % 64)
+
+#define SLOT(at, from, is_shared, message) slot[PAIR(at, (is_shared -> at : from)) * SLOTS + (message) % SLOTS]
 #define WORD(at, from, message) arrived[PAIR(at, from) * SLOTS + (message) % SLOTS]
 
 /* Who is in the group of PE me, whom it sends to, and whom it receives from. */
-#define IN_GROUP(pe) (FORM(operation) != TWO_SHOT || (pe) != 2)
+#define IS_WAY(way) (FORM(operation) == SHARED && WAY == way)
+#define IS_BACK (IS_WAY(BACK) || IS_WAY(BACK_AGAIN))
+#define IS_PERMUTE (FORM(operation) == PERMUTE || IS_WAY(THERE) || IS_BACK)
+#define TARGET(pe) (IS_BACK -> (pe) - 1 : (pe) + 1)
+#define IN_GROUP(pe) \
+  (((pe) != 2 || (FORM(operation) != TWO_SHOT && !IS_WAY(PAIR_0_1))) && ((pe) != 0 || !IS_WAY(PAIR_1_2)))
 #define IS_PEER(pe) \
   ((pe) != me && IN_GROUP(pe) && (FORM(operation) != BROADCAST || me == 0 || (pe) == 0) && \
-   (FORM(operation) != PERMUTE || (pe) == me + 1 || me == (pe) + 1))
+   (!IS_PERMUTE || (pe) == me + 1 || me == (pe) + 1))
 #define SENDS_TO(pe) \
-  (IS_PEER(pe) && (FORM(operation) != BROADCAST || me == 0) && (FORM(operation) != PERMUTE || (pe) == me + 1))
+  (IS_PEER(pe) && (FORM(operation) != BROADCAST || me == 0) && (!IS_PERMUTE || (pe) == TARGET(me)))
 #define RECEIVES_FROM(pe) \
-  (IS_PEER(pe) && (FORM(operation) != BROADCAST || me != 0) && (FORM(operation) != PERMUTE || me == (pe) + 1))
+  (IS_PEER(pe) && (FORM(operation) != BROADCAST || me != 0) && (!IS_PERMUTE || me == TARGET(pe)))
+
+/* Messages that a kernel posts first, without data. */
+#define WITHOUT_DATA (FORM(operation) == SHARED -> 1 : 0)
 
 /* = LaneBase::Begin (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
 inline Begin() {
@@ -100,7 +132,7 @@ inline AwaitPeers(all, message) {
 inline CopyIn() {
   for (peer : 0 .. PES - 1) {
     if
-    :: SENDS_TO(peer) -> flying[PAIR(peer, me)] = messages[peer] + posted + 1
+    :: SENDS_TO(peer) -> flying[PAIR(peer, me)] = FLIGHT(IS_SHARED(operation), messages[peer] + posted + 1)
     :: else -> skip
     fi
   }
@@ -131,8 +163,9 @@ inline Take(message) {
     :: RECEIVES_FROM(peer) ->
        atomic {
          /* Not lost, and not taken before. */
-         assert(SLOT(me, peer, messages[peer] + message) == VALUE(peer, messages[peer] + message));
-         SLOT(me, peer, messages[peer] + message) = 0
+         assert(SLOT(me, peer, IS_SHARED(operation), messages[peer] + message) ==
+                VALUE(peer, messages[peer] + message));
+         SLOT(me, peer, IS_SHARED(operation), messages[peer] + message) = 0
        }
     :: else -> skip
     fi
@@ -143,15 +176,18 @@ inline Take(message) {
 inline Move() {
   arrived_last = posted;
   if
-  :: turn < CHUNKS ->
-     awaited = (arrived_last > 1 -> arrived_last - 1 : 0);
+  :: turn < CHUNKS + WITHOUT_DATA ->
+     awaited = (arrived_last > 1 -> arrived_last - 1 : arrived_last * WITHOUT_DATA);
      AwaitPeers(true, awaited);
-     CopyIn();
+     if
+     :: arrived_last >= WITHOUT_DATA -> CopyIn()
+     :: else -> skip
+     fi;
      Post()
   :: else -> skip
   fi;
   if
-  :: turn != 0 ->
+  :: turn > WITHOUT_DATA ->
      AwaitPeers(false, arrived_last);
      Take(arrived_last)
   :: else -> skip
@@ -197,7 +233,7 @@ proctype Kernels(byte me) {
   :: operation < OPERATIONS && IN_GROUP(me) ->
      Begin();
      do
-     :: turn <= CHUNKS + (FORM(operation) == TWO_SHOT -> 1 : 0) ->
+     :: turn <= CHUNKS + (FORM(operation) == TWO_SHOT -> 1 : WITHOUT_DATA) ->
         if
         :: dead[me] -> goto trapped
         :: !dead[me] && FORM(operation) == TWO_SHOT -> Reduction()
@@ -212,18 +248,20 @@ trapped:
   EndProcess()
 }
 
+#define FLYING flying[PAIR(to, from)]
+
 /* environment: a store of a kernel becomes visible */
 inline Deliver() {
-  assert(SLOT(to, from, flying[PAIR(to, from)]) == 0); /* nothing is overwritten */
-  SLOT(to, from, flying[PAIR(to, from)]) = VALUE(from, flying[PAIR(to, from)]);
-  flying[PAIR(to, from)] = 0
+  assert(SLOT(to, from, TO_SHARED(FLYING), MESSAGE(FLYING)) == 0); /* nothing is overwritten */
+  SLOT(to, from, TO_SHARED(FLYING), MESSAGE(FLYING)) = VALUE(from, MESSAGE(FLYING));
+  FLYING = 0
 }
 
 /* environment: the link from a PE to another */
 proctype Link(byte from, to) {
   do
-  :: atomic { flying[PAIR(to, from)] != 0 -> Deliver() }
-  :: running == 0 && flying[PAIR(to, from)] == 0 -> break
+  :: atomic { FLYING != 0 -> Deliver() }
+  :: running == 0 && FLYING == 0 -> break
   od
 }
 
@@ -247,10 +285,19 @@ proctype Watchdog(byte pe) {
   fi
 }
 
+/* environment: a PE has exchanged messages with another */
+inline Exchange(pe, other, number) {
+  sent[PAIR(pe, other)] = number;
+  WORD(pe, other, number) = number
+}
+
 /* environment: three PEs enqueue the same operations, and end */
 init {
   byte i, j;
   atomic {
+    select(i : 0 .. AHEAD);
+    Exchange(0, 1, i);
+    Exchange(1, 0, i);
     for (i : 0 .. PES - 1) {
       run Kernels(i);
       run Watchdog(i);

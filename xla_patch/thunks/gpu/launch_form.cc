@@ -59,8 +59,8 @@ LaunchForm FormOf(const LaneLayout& layout, CollectiveShape shape, bool may_use_
   form.of_member = of_member;
   // The message without data takes as long as several chunks.
   constexpr size_t kLeastChunks = 4;
-  form.shares_slots = shape == kMove && peers == 1 && layout.shared_slot_bytes() != 0 && !form.in_switch &&
-                      form.of_lane > kLeastChunks * layout.slot_bytes();
+  const bool is_large = !form.in_packets && form.of_lane > kLeastChunks * layout.slot_bytes();
+  form.shares_slots = shape == kMove && peers == 1 && layout.shared_slot_bytes() != 0 && !form.in_switch && is_large;
   return form;
 }
 

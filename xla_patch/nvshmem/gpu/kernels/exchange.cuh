@@ -12,8 +12,9 @@
 // while a lane copies, in both directions.
 //
 // Slots of a pair are small where there are many PEs. A large message to each PE from one other goes through larger
-// ones that all senders share, each in its turn: a kernel first posts a message without data, which says that the
-// kernels before this one have taken what was in them.
+// ones that all senders share, each in its turn: a kernel first posts a message without data, and its next one waits
+// for that of the peers. It says that the kernels before have taken what was in the slots, because those of a stream
+// run one after the other.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_KERNELS_EXCHANGE_CUH_
 #define XLA_SHMEM_NVSHMEM_GPU_KERNELS_EXCHANGE_CUH_
 
