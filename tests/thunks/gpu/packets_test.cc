@@ -42,7 +42,7 @@ std::vector<int> AllOf(int n_pes) {
 TEST_CASE("Packets carry every op, for any bytes up to the limit and beyond, among any number of members") {
   for (const int n_pes : {2, 3, 5}) {
     const size_t limit = Limit(n_pes);
-    REQUIRE(limit >= 200);
+    REQUIRE(limit >= 160);
     for (const CollectiveOp op : kOps) {
       for (const size_t bytes : {size_t{1}, size_t{7}, size_t{8}, size_t{17}, limit - 15, limit, limit + 1}) {
         CAPTURE(n_pes);
