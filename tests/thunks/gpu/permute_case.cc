@@ -122,10 +122,11 @@ void RunPermutesByKernel(const PermuteCase& test) {
   options.driver_heap = test.driver_heap;
   constexpr int kLaunches = 10;
   constexpr size_t kSplitBytes = 4 << 20;
-  for (const auto& [way, split_bytes] : {std::pair<Form, size_t>(Form::kOverlapping, 0),
-                                         {Form::kOverlapping, kSplitBytes},
-                                         {Form::kInLine, 0},
-                                         {Form::kGraph, 0}}) {
+  const std::pair<Form, size_t> forms[] = {
+      {Form::kOverlapping, 0}, {Form::kOverlapping, kSplitBytes}, {Form::kInLine, 0}, {Form::kGraph, 0}};
+  for (const auto& form_and_bytes : forms) {
+    const Form way = form_and_bytes.first;
+    const size_t split_bytes = form_and_bytes.second;
     CAPTURE(static_cast<int>(way));
     CAPTURE(split_bytes);
     options.split_bytes = split_bytes;

@@ -118,10 +118,9 @@ void Transfers::FollowKernels(Track track, const std::shared_ptr<Follower>& foll
     timeline_->TimedFollow(track, follower, std::move(begun), {timeline_->Mark(stream)});
     return;
   }
-  const auto done_if = [](bool done) { return done ? Device::Progress::kDone : Device::Progress::kRunning; };
   timeline_->Follow(
-      track, follower, [first, done_if] { return done_if(first.IsReached()); },
-      [this, last, done_if] {
+      track, follower, [first] { return first.IsReached() ? Device::Progress::kDone : Device::Progress::kRunning; },
+      [this, last] {
         if (last.IsFinished()) return Device::Progress::kDone;
         return watchdog_->Check().ok() ? Device::Progress::kRunning : Device::Progress::kFailed;
       });
