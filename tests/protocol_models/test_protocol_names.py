@@ -1,4 +1,4 @@
-"""Each action of a model names the C++ function that it stands for, and these functions exist.
+"""Each action of a model names the C++ function that it stands for, these functions exist, and so do planted texts.
 
 Needs no Spin.
 """
@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 from cpp_functions import defined_functions
+from cpu_mistakes import CPU_MISTAKES
+from gpu_mistakes import GPU_MISTAKES
+from mistakes import Mistake
 from spin_checks import MODELS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,3 +85,11 @@ def test_definitions_are_told_from_all_else() -> None:
     assert defined_functions(source) == {
         *("Free", "Plain::Within", "Outer::Inner::Deep", "Outer::Outer", "Outer::Later", "kernel")
     }
+
+
+@pytest.mark.parametrize("mistakes", [CPU_MISTAKES, GPU_MISTAKES], ids=["cpu", "gpu"])
+def test_every_mistake_has_its_place(mistakes: dict[str, Mistake]) -> None:
+    texts = {mistake.bounds.model: (MODELS / mistake.bounds.model).read_text() for mistake in mistakes.values()}
+    assert [
+        name for name, mistake in mistakes.items() if texts[mistake.bounds.model].count(mistake.original) != 1
+    ] == []

@@ -11,8 +11,8 @@ namespace xla_shmem {
 // What carries overlapping collective-permutes on GPU. One call is always a kernel. All processes of a job have the
 // same.
 enum class GpuPermute : uint8_t {
-  kAuto,    // the kernel if they are small
-  kKernel,  // one kernel for each
+  kAuto,    // kernels if they are small
+  kKernel,  // kernels
   kCopies,  // copies and stream memory operations
 };
 

@@ -26,9 +26,9 @@ void EnqueueResults(BatchedStream& stream, const PermuteArguments& permute, cons
 
 }  // namespace
 
-// A small permute is a kernel, because that is one command. Over the rings its commands would take more time than its
-// bytes, if these are fewer than the link moves in a gap. For larger ones copies are better: they leave
-// the SMs to the compute that overlaps.
+// A small permute goes by kernels, because these are few commands. Over the rings its commands would take more time
+// than its bytes, if these are fewer than the link moves in a gap. For larger ones copies are better: they leave the
+// SMs to the compute that overlaps.
 bool IsByKernel(GpuPermute permute, const Buffers& buffers) {
   if (permute != GpuPermute::kAuto) return permute == GpuPermute::kKernel;
   return std::accumulate(buffers.bytes.begin(), buffers.bytes.end(), size_t{0}) <= kBytesOfGap;

@@ -35,7 +35,7 @@ constexpr double ChunkedSeconds(size_t bytes, size_t chunks) {
 // message compute it from the same numbers.
 size_t ChunkBytes(size_t message_bytes, size_t slot_bytes);
 
-// Whether the kernel of the lanes carries a permute of these buffers. It depends on nothing else, so all PEs choose
+// Whether kernels carry an overlapping permute of these buffers. It depends on nothing else, so all PEs choose
 // alike, whether they send, receive or both.
 bool IsByKernel(GpuPermute permute, const Buffers& buffers);
 

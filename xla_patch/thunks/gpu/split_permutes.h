@@ -1,11 +1,11 @@
 // Overlapping permutes in two halves: the start sends and the done receives, each by one kernel on XLA's stream
-// (nvshmem/gpu/kernels/split.cuh; docs/protocol.md, "Split permutes"). Nothing runs beside the compute between the two,
-// so no multiprocessor waits for a late PE, and no event is needed.
+// (nvshmem/gpu/kernels/split.cuh; docs/protocol.md, "Split permutes"). No event is needed, and between the two no
+// multiprocessor waits for a late PE.
 //
-// Message m from a PE to another goes through slot m mod K of the pair, and may wait until the message that was there
-// has been taken, by the done of the target. If that done came behind this start's done, both PEs could wait for each
-// other. So a message gets a slot only if the done of the one that was there has been enqueued. PEs enqueue the starts
-// and dones of a pair in one order, so both find the same. Without a slot the message goes through the lanes.
+// Message m from a PE to another goes through slot m mod K of the pair. Its start waits until the done of the target
+// has taken the message that was there. If that done came after this start, both PEs could wait for each other. So a
+// message gets a slot only if the done of the one before has been enqueued. PEs enqueue the starts and dones of a pair
+// in one order, so both find the same. Without a slot the message goes through the lanes.
 #ifndef XLA_SHMEM_THUNKS_GPU_SPLIT_PERMUTES_H_
 #define XLA_SHMEM_THUNKS_GPU_SPLIT_PERMUTES_H_
 

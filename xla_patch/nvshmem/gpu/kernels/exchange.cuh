@@ -11,10 +11,9 @@
 // m - 1, because the other PE may have posted m - 2 with three full slots. So messages m - 1 and m are on their way
 // while a lane copies, in both directions.
 //
-// Slots of a pair are small where there are many PEs. A large message to each PE from one other goes through larger
-// ones that all senders share, each in its turn: a kernel first posts a message without data, and its next one waits
-// for that of the peers. It says that the kernels before have taken what was in the slots, because those of a stream
-// run one after the other.
+// With many PEs the slots of a pair are small. If each PE receives from one other, large messages go through larger
+// slots, which all senders to a PE share. A kernel first posts a message without data, and sends its first chunk once
+// the peers have done so too. Then their slots are empty: kernels of a stream run one after the other.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_KERNELS_EXCHANGE_CUH_
 #define XLA_SHMEM_NVSHMEM_GPU_KERNELS_EXCHANGE_CUH_
 
